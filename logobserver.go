@@ -231,12 +231,12 @@ func limitOf(level slog.Level, text string) lineLimit {
 
 // lineLimiter holds back lines that come too fast.
 type lineLimiter struct {
-	mu sync.Mutex
-	of map[string]*lineWindow // by text
+	mu      sync.Mutex
+	windows map[string]*lineWindow // by text
 }
 
 type lineWindow struct {
-	since    time.Time
+	began    time.Time
 	length   time.Duration
 	admitted int
 	heldBack int
@@ -248,21 +248,21 @@ type lineWindow struct {
 func (f *lineLimiter) admit(level slog.Level, text string, now time.Time) (admitted bool, heldBack int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.of == nil {
-		f.of = map[string]*lineWindow{}
+	if f.windows == nil {
+		f.windows = map[string]*lineWindow{}
 	}
-	limit, w := limitOf(level, text), f.of[text]
+	limit, w := limitOf(level, text), f.windows[text]
 	if w == nil {
-		w = &lineWindow{since: now, length: limit.min}
-		f.of[text] = w
+		w = &lineWindow{began: now, length: limit.min}
+		f.windows[text] = w
 	}
-	if age := now.Sub(w.since); age >= w.length || age < 0 {
+	if age := now.Sub(w.began); age >= w.length || age < 0 {
 		length := limit.min
 		if age < 2*w.length {
 			length = min(2*w.length, limit.max)
 		}
 		heldBack = w.heldBack
-		*w = lineWindow{since: now, length: length}
+		*w = lineWindow{began: now, length: length}
 	}
 	if w.admitted == limit.lines {
 		w.heldBack++

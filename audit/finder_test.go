@@ -23,7 +23,7 @@ type asked struct {
 
 type askedView struct {
 	*memoryView
-	of *asked
+	answers *asked
 }
 
 func (a *asked) Open(_ context.Context, topic sluice.Topic, partition string) (audit.View, error) {
@@ -32,20 +32,20 @@ func (a *asked) Open(_ context.Context, topic sluice.Topic, partition string) (a
 
 func (v *askedView) Checkpoint(ctx context.Context) (sluice.Checkpoint, bool, error) {
 	c, found, err := v.memoryView.Checkpoint(ctx)
-	c.Done = v.of.done
+	c.Done = v.answers.done
 	return c, found, err
 }
 
 func (v *askedView) Find(_ context.Context, events []*sluice.Event) ([]audit.Effect, error) {
 	var found []audit.Effect
 	for _, e := range events {
-		found = append(found, v.of.effects[e.Sequence])
+		found = append(found, v.answers.effects[e.Sequence])
 	}
 	return found, nil
 }
 
 func (v *askedView) IsDeadLetter(_ context.Context, sequence int64) (bool, error) {
-	return !v.of.redriven[sequence], nil
+	return !v.answers.redriven[sequence], nil
 }
 
 // TestFinder plants random effects, and expects each event in the one place where it belongs.

@@ -19,7 +19,7 @@ import (
 // failingHub is a hub whose readers fail.
 type failingHub struct {
 	*sluicetest.Hub
-	at     func(opened int, last int64) error // asked before each read
+	fault  func(opened int, last int64) error // asked before each read
 	opened int
 }
 
@@ -39,7 +39,7 @@ type failingReader struct {
 }
 
 func (r *failingReader) Read(ctx context.Context, _ int) ([]*sluice.Event, error) {
-	if err := r.hub.at(r.hub.opened, r.last); err != nil {
+	if err := r.hub.fault(r.hub.opened, r.last); err != nil {
 		return nil, err
 	}
 	events, err := r.Reader.Read(ctx, 10)
@@ -67,7 +67,7 @@ var errBroken = errors.New("connection lost")
 func TestReadingContinuesAfterErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, b := hundred()
-		source := &failingHub{Hub: hub, at: func(opened int, last int64) error {
+		source := &failingHub{Hub: hub, fault: func(opened int, last int64) error {
 			// The first two readers get thirty events each, the next four none.
 			if opened <= 2 && last < int64(30*opened-1) || opened > 6 {
 				return nil
@@ -87,7 +87,7 @@ func TestReadingContinuesAfterErrors(t *testing.T) {
 func TestReadingGivesUpWithoutProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, b := hundred()
-		source := &failingHub{Hub: hub, at: func(_ int, last int64) error {
+		source := &failingHub{Hub: hub, fault: func(_ int, last int64) error {
 			if last >= 49 {
 				return errBroken
 			}
@@ -106,7 +106,7 @@ func TestReadingGivesUpWithoutProgress(t *testing.T) {
 // TestRetentionMeanwhile removes events while others are read.
 func TestRetentionMeanwhile(t *testing.T) {
 	hub, b := hundred()
-	source := &failingHub{Hub: hub, at: func(opened int, last int64) error {
+	source := &failingHub{Hub: hub, fault: func(opened int, last int64) error {
 		if opened == 1 && last >= 19 {
 			hub.Trim("0", 60)
 			return errBroken
@@ -124,7 +124,7 @@ func TestRetentionMeanwhile(t *testing.T) {
 
 func TestHubRecreatedMeanwhileIsUndecided(t *testing.T) {
 	hub, b := hundred()
-	source := &failingHub{Hub: hub, at: func(_ int, last int64) error {
+	source := &failingHub{Hub: hub, fault: func(_ int, last int64) error {
 		if last >= 19 {
 			hub.Recreate()
 			hub.Append("0", sluicetest.Bodies(strings.Split(strings.Repeat("y", 200), "")...)...)
@@ -164,7 +164,7 @@ func TestBoundsOutOfDate(t *testing.T) {
 func TestRetentionOfAllMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, b := hundred()
-		source := &failingHub{Hub: hub, at: func(opened int, last int64) error {
+		source := &failingHub{Hub: hub, fault: func(opened int, last int64) error {
 			if opened == 1 && last >= 19 {
 				hub.Trim("0", 100)
 				hub.Lenient(true)

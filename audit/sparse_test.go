@@ -54,18 +54,18 @@ func (l *sparseLog) Compacted(context.Context) (bool, error) { return l.compacte
 
 // sparseReader returns a marker only behind the last event.
 type sparseReader struct {
-	log *sparseLog
-	at  int64
+	log      *sparseLog
+	sequence int64
 }
 
 func (r *sparseReader) Read(ctx context.Context, _ int) ([]*sluice.Event, error) {
 	var list []*sluice.Event
-	for len(list) < 7 && r.at < r.log.last() {
-		r.at++
-		if r.log.events[r.at] {
-			list = append(list, &sluice.Event{Partition: "0", Sequence: r.at})
-		} else if r.at == r.log.last() {
-			list = append(list, &sluice.Event{Partition: "0", Sequence: r.at, Control: true})
+	for len(list) < 7 && r.sequence < r.log.last() {
+		r.sequence++
+		if r.log.events[r.sequence] {
+			list = append(list, &sluice.Event{Partition: "0", Sequence: r.sequence})
+		} else if r.sequence == r.log.last() {
+			list = append(list, &sluice.Event{Partition: "0", Sequence: r.sequence, Control: true})
 		}
 	}
 	if len(list) == 0 {

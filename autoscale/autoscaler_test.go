@@ -29,8 +29,8 @@ func TestReaction(t *testing.T) {
 		name     string
 		every    time.Duration
 		rule     autoscale.Rule
-		before   float64 // for eleven minutes; -1: a cold start
-		after    float64
+		initial  float64 // for eleven minutes; -1: a cold start
+		final    float64
 		reaction time.Duration
 	}{
 		{"every minute, from 400 to 600", time.Minute, nil, 400, 600, 5 * time.Minute},
@@ -51,22 +51,22 @@ func TestReaction(t *testing.T) {
 					r.Rule = c.rule
 				}
 				backlog, target := &gauge{}, &fleet{instances: 1}
-				backlog.set(max(c.before, 0))
-				if c.before < 0 {
-					backlog.set(c.after)
+				backlog.set(max(c.initial, 0))
+				if c.initial < 0 {
+					backlog.set(c.final)
 				}
 				began := time.Now()
 				stop := started(t, r, map[string]autoscale.Source{"backlog": backlog}, target, nil)
-				if c.before >= 0 {
+				if c.initial >= 0 {
 					time.Sleep(11*time.Minute - c.every/2) // the next reading is the first one over
 					began = began.Add(11 * time.Minute)
-					backlog.set(c.after)
+					backlog.set(c.final)
 				}
 				for len(target.scalings()) == 0 {
 					time.Sleep(c.every / 10)
 				}
 				stop()
-				if got := target.scalings()[0].at.Sub(began); got != c.reaction {
+				if got := target.scalings()[0].time.Sub(began); got != c.reaction {
 					t.Errorf("reaction after %v, want %v", got, c.reaction)
 				}
 			})
@@ -87,7 +87,7 @@ func TestCooldownFromSuccess(t *testing.T) {
 		stop()
 		var when []string
 		for _, s := range target.scalings() {
-			when = append(when, s.at.Sub(began).String())
+			when = append(when, s.time.Sub(began).String())
 		}
 		// Decided at 4m, done at 7m; 17m is not strictly more than ten later, 18m is.
 		if got := strings.Join(when, " "); got != "7m0s 21m0s 35m0s" {
@@ -180,7 +180,7 @@ func TestOvertaken(t *testing.T) {
 		if !strings.Contains(said, "there are 7 instances, neither 1 nor 2") {
 			t.Errorf("the log says %q", said)
 		}
-		if got := target.scalings(); len(got) != 1 || got[0].to != 8 {
+		if got := target.scalings(); len(got) != 1 || got[0].instances != 8 {
 			t.Errorf("scaled %+v, want once, to 8", got)
 		}
 	})
@@ -200,14 +200,14 @@ func TestRestart(t *testing.T) {
 		run(150 * time.Second) // readings at 0, 1, 2 min
 		time.Sleep(30 * time.Second)
 		run(90 * time.Second) // 3 and 4 min: the fifth
-		if got := target.scalings(); len(got) != 1 || got[0].at.Sub(began) != 4*time.Minute {
+		if got := target.scalings(); len(got) != 1 || got[0].time.Sub(began) != 4*time.Minute {
 			t.Fatalf("scaled %+v, want once at the fifth value", got)
 		}
 		for range 25 {
 			run(30 * time.Second)
 		}
 		got := target.scalings()
-		if len(got) != 2 || got[1].number != 2 || got[1].at.Sub(got[0].at) <= 10*time.Minute {
+		if len(got) != 2 || got[1].number != 2 || got[1].time.Sub(got[0].time) <= 10*time.Minute {
 			t.Errorf("scaled %+v, want the second after the cooldown", got)
 		}
 	})
@@ -259,7 +259,7 @@ func TestNoDown(t *testing.T) {
 				backlog.set(900) // upwards it may go
 				time.Sleep(15 * time.Minute)
 				stop()
-				if got := target.scalings(); len(got) == 0 || got[0].to != 6 {
+				if got := target.scalings(); len(got) == 0 || got[0].instances != 6 {
 					t.Errorf("scaled %+v, want up", got)
 				}
 			})

@@ -27,7 +27,7 @@ func (d *dice) roll(chance float64) bool {
 	return d.rand.Float64() < chance
 }
 
-func (d *dice) below(n int64) int64 {
+func (d *dice) draw(n int64) int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.rand.Int64N(n)
@@ -54,7 +54,7 @@ func (q *troubledQueue) Send(ctx context.Context, bodies ...[]byte) error {
 		return errOut
 	}
 	for _, b := range bodies {
-		for range 1 + q.dice.below(3) {
+		for range 1 + q.dice.draw(3) {
 			if err := q.MemoryQueue.Send(ctx, b); err != nil {
 				return err
 			}
@@ -70,7 +70,7 @@ func (q *troubledQueue) Receive(ctx context.Context, most int) ([]autoscale.Mess
 	if q.dice.roll(0.05) {
 		return nil, errOut
 	}
-	return q.MemoryQueue.Receive(ctx, 1+int(q.dice.below(int64(most))))
+	return q.MemoryQueue.Receive(ctx, 1+int(q.dice.draw(int64(most))))
 }
 
 func (q *troubledQueue) Delete(ctx context.Context, m *autoscale.Message) error {
@@ -115,7 +115,7 @@ func (r erratic) Propose(s autoscale.Situation) autoscale.Proposal {
 	if r.dice.roll(0.02) {
 		panic("out of order")
 	}
-	return autoscale.Proposal{Instances: s.Instances + int(r.dice.below(9)) - 4, Reason: "by lot"}
+	return autoscale.Proposal{Instances: s.Instances + int(r.dice.draw(9)) - 4, Reason: "by lot"}
 }
 
 // trial runs an autoscaler in three parts with random faults.
@@ -174,7 +174,7 @@ func newTrial(t *testing.T, seed uint64) *trial {
 		for _, part := range parts {
 			living.Go(func() { // each lives, is killed, and lives again
 				for ctx.Err() == nil {
-					life, kill := context.WithTimeout(ctx, time.Duration(1+d.below(int64(10*time.Minute))))
+					life, kill := context.WithTimeout(ctx, time.Duration(1+d.draw(int64(10*time.Minute))))
 					if err := part().Run(life); err != nil {
 						t.Errorf("seed %d: %v", seed, err)
 					}
@@ -197,11 +197,11 @@ func (w *trial) weather() {
 		case w.dice.roll(0.1):
 			g.put(autoscale.Reading{}, errOut)
 		default:
-			g.set(float64(w.dice.below(1000)))
+			g.set(float64(w.dice.draw(1000)))
 		}
 	}
 	if w.dice.roll(0.02) {
-		w.slow += time.Duration(w.dice.below(int64(time.Hour)))
+		w.slow += time.Duration(w.dice.draw(int64(time.Hour)))
 		w.clock.set(-w.slow)
 	}
 }
@@ -212,14 +212,14 @@ func (w *trial) judge() error {
 	complain := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	done := w.target.scalings()
 	for i, s := range done {
-		if s.to < w.limits.Min || s.to > w.limits.Max {
-			complain("scaled to %d, beyond %d to %d", s.to, w.limits.Min, w.limits.Max)
+		if s.instances < w.limits.Min || s.instances > w.limits.Max {
+			complain("scaled to %d, beyond %d to %d", s.instances, w.limits.Min, w.limits.Max)
 		}
 		if i > 0 && s.number <= done[i-1].number {
 			complain("action %d was carried out after action %d", s.number, done[i-1].number)
 		}
-		if i > 0 && s.at.Sub(done[i-1].at) <= trialRest {
-			complain("actions %d and %d within %v", done[i-1].number, s.number, s.at.Sub(done[i-1].at))
+		if i > 0 && s.time.Sub(done[i-1].time) <= trialRest {
+			complain("actions %d and %d within %v", done[i-1].number, s.number, s.time.Sub(done[i-1].time))
 		}
 	}
 	records, err := w.store.Records(context.Background(), "r", time.Time{}, 0)

@@ -31,7 +31,7 @@ func (r *Resource) Decide(m *ResourceState, now time.Time, sinceAction time.Dura
 		Windows:     map[string]*Window{},
 		Missing:     map[string]string{},
 		Instances:   m.Instances,
-		SinceAction: min(since(m.LastAction(), now), sinceAction),
+		SinceAction: min(elapsed(m.LastAction(), now), sinceAction),
 	}
 	m.Records++
 	record := Record{Resource: r.Name, Sequence: m.Records, Time: now, Kind: Hold, Instances: m.Instances, Wanted: m.Instances, Proposed: m.Instances}
@@ -54,7 +54,7 @@ func (r *Resource) Decide(m *ResourceState, now time.Time, sinceAction time.Dura
 		return record
 	}
 
-	switch reported := since(m.Reported, now); {
+	switch reported := elapsed(m.Reported, now); {
 	case m.Reported.IsZero():
 		return hold(CauseUnknown, "the scaler has not reported the number of instances yet")
 	case m.Pending != nil:
@@ -186,8 +186,8 @@ func (m *ResourceState) clampFuture(now time.Time) {
 	}
 }
 
-// since returns the time from t to now, at least 0; Never if t is zero.
-func since(t, now time.Time) time.Duration {
+// elapsed returns the time from t to now, at least 0; Never if t is zero.
+func elapsed(t, now time.Time) time.Duration {
 	if t.IsZero() {
 		return Never
 	}

@@ -44,8 +44,8 @@ func scaler(t *testing.T, target autoscale.Target, store autoscale.Store, q auto
 	return s
 }
 
-// during runs a part until everything is idle.
-func during(t *testing.T, p autoscale.Part) {
+// runUntilIdle runs a part until everything is idle.
+func runUntilIdle(t *testing.T, p autoscale.Part) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -65,7 +65,7 @@ func TestOldActionAgain(t *testing.T) {
 		up := autoscale.Action{Resource: "r", Number: 1, From: 1, To: 2}
 		down := autoscale.Action{Resource: "r", Number: 2, From: 2, To: 1}
 		send(t, q.Actions, up, up, down, up, down, up)
-		during(t, scaler(t, target, autoscale.NewMemoryStore(), q))
+		runUntilIdle(t, scaler(t, target, autoscale.NewMemoryStore(), q))
 		if got := target.scalings(); len(got) != 2 || got[0].number != 1 || got[1].number != 2 {
 			t.Errorf("scaled %+v, want each once", got)
 		}
@@ -81,7 +81,7 @@ func TestForgedNumber(t *testing.T) {
 			return autoscale.Action{Resource: "r", Number: number, From: from, To: to}
 		}
 		send(t, q.Actions, action(1, 1, 2), action(math.MaxInt64, 2, 3), action(2, 2, 3))
-		during(t, scaler(t, target, store, q))
+		runUntilIdle(t, scaler(t, target, store, q))
 		if got := target.scalings(); len(got) != 2 || got[1].number != 2 {
 			t.Errorf("scaled %+v, want the actions 1 and 2", got)
 		}
@@ -114,7 +114,7 @@ func TestPointAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			send(t, q.Metrics, p, p)
-			during(t, logic)
+			runUntilIdle(t, logic)
 		}
 		if records, _ := store.Records(t.Context(), "r", time.Time{}, 0); len(records) != 1 {
 			t.Errorf("%d decisions on one point", len(records))
@@ -129,7 +129,7 @@ func TestPoison(t *testing.T) {
 		send(t, q.Actions, "", "null and void", `{"resource":"r","number":0,"to":5}`, `{"resource":"other","number":1,"from":1,"to":5}`,
 			`{"resource":"r","number":1,"to":-1}`, `{"resource":"r","number":1,"to":1000001}`, strings.Repeat("[", 70_000), `{"resource":5}`,
 			autoscale.Action{Resource: "r", Number: 1, From: 1, To: 2})
-		during(t, scaler(t, target, autoscale.NewMemoryStore(), q))
+		runUntilIdle(t, scaler(t, target, autoscale.NewMemoryStore(), q))
 		aside := q.Actions.(*autoscale.MemoryQueue).DeadLetters()
 		if got := target.scalings(); len(got) != 1 || len(aside) != 8 {
 			t.Errorf("scaled %+v, %d dead letters, want once and 8", got, len(aside))
@@ -146,7 +146,7 @@ func TestPoison(t *testing.T) {
 		}
 		send(t, q.Metrics, "x", `{"resource":"r","metric":"other","time":"2026-01-31T12:00:00Z"}`, `{"resource":"r","metric":"backlog"}`)
 		send(t, q.Reports, `{"resource":"x"}`, `{"resource":"r","instances":-1}`, `{"resource":"r","instances":9223372036854775807}`)
-		during(t, logic)
+		runUntilIdle(t, logic)
 		if m, r := len(q.Metrics.(*autoscale.MemoryQueue).DeadLetters()), len(q.Reports.(*autoscale.MemoryQueue).DeadLetters()); m != 3 || r != 3 {
 			t.Errorf("%d metrics and %d reports are dead letters, want 3 and 3", m, r)
 		}
@@ -301,7 +301,7 @@ func TestLongTexts(t *testing.T) {
 		}
 		send(t, q.Metrics, autoscale.Point{Resource: "r", Metric: "backlog", Time: time.Now(), State: autoscale.Failed, Cause: bad})
 		send(t, q.Reports, autoscale.Report{Resource: "r", Time: time.Now(), Instances: 1, Outcome: &autoscale.Outcome{Number: 1, Err: bad}})
-		during(t, logic)
+		runUntilIdle(t, logic)
 		records, err := store.Records(t.Context(), "r", time.Time{}, 0)
 		if err != nil || len(records) != 2 {
 			t.Fatalf("%d records, %v", len(records), err)
@@ -316,7 +316,7 @@ func TestLongTexts(t *testing.T) {
 		var seen string
 		target := &witness{fleet: &fleet{instances: 1}, saw: func(a autoscale.Action) { seen = a.Reason }}
 		send(t, q.Actions, autoscale.Action{Resource: "r", Number: 2, From: 1, To: 2, Reason: bad})
-		during(t, scaler(t, target, autoscale.NewMemoryStore(), q))
+		runUntilIdle(t, scaler(t, target, autoscale.NewMemoryStore(), q))
 		check("the action's reason", seen)
 	})
 }

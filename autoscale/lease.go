@@ -37,8 +37,8 @@ type Holder struct {
 	lease    Lease
 	log      *slog.Logger
 
-	mu    sync.Mutex
-	until leaseEnd // until then the target may be scaled
+	mu  sync.Mutex
+	end leaseEnd // until then the target may be scaled
 }
 
 // NewHolder returns a holder that takes the lease l of a resource. A nil log means that
@@ -99,7 +99,7 @@ func (h *Holder) take(ctx context.Context) (other *Lease, err error) {
 func (h *Holder) setUntil(end leaseEnd) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.until = end
+	h.end = end
 }
 
 // leaseEnd is the end of a lease by two clocks, of which the first to reach it counts. The
@@ -120,7 +120,7 @@ func (e leaseEnd) left(now time.Time) time.Duration {
 func (h *Holder) left() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.until.left(time.Now())
+	return h.end.left(time.Now())
 }
 
 // renew renews the lease until ctx ends; then it returns nil. If another process has it,

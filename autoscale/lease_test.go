@@ -24,8 +24,8 @@ type scaledBy struct {
 	changes   map[string]int
 }
 
-// of is the target as one process has it.
-func (s *scaledBy) of(process string) autoscale.Target { return &processTarget{s, process} }
+// targetOf is the target as one process has it.
+func (s *scaledBy) targetOf(process string) autoscale.Target { return &processTarget{s, process} }
 
 type processTarget struct {
 	*scaledBy
@@ -70,7 +70,7 @@ func TestGuard(t *testing.T) {
 		takes := time.Second
 		all := &scaledBy{T: t, takes: func() time.Duration { return takes }, changes: map[string]int{}}
 		holder := autoscale.NewHolder(store, "r", autoscale.Lease{Owner: "a", Duration: 15 * time.Second}, nil)
-		target := holder.Guard(all.of("a"))
+		target := holder.Guard(all.targetOf("a"))
 		refused := func(when string) {
 			t.Helper()
 			if err := target.Scale(t.Context(), 2); !errors.Is(err, autoscale.ErrNotHeld) {
@@ -86,14 +86,14 @@ func TestGuard(t *testing.T) {
 		if err := target.Scale(t.Context(), 2); err != nil {
 			t.Errorf("while the lease is held: %v", err)
 		}
-		store.down = true
+		store.failing = true
 		began := time.Now()
 		refused("the state is down during the request")
 		if took := time.Since(began); took > 12*time.Second {
 			t.Errorf("the request ended after %v, when the lease may be another's", took)
 		}
 		refused("the state is down")
-		store.down = false
+		store.failing = false
 		time.Sleep(6 * time.Second)
 		takes = time.Second
 		if err := target.Scale(t.Context(), 3); err != nil {
@@ -120,19 +120,19 @@ func (constantSource) Read(context.Context) (autoscale.Reading, error) {
 // cutStore is a store as one process has it, which is cut off from it at times.
 type cutStore struct {
 	autoscale.Store
-	mu    sync.Mutex
-	until time.Time
+	mu  sync.Mutex
+	end time.Time
 }
 
 func (c *cutStore) cut(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.until = time.Now().Add(d)
+	c.end = time.Now().Add(d)
 }
 
 func (c *cutStore) TakeLease(ctx context.Context, resource string, l autoscale.Lease) (*autoscale.Lease, error) {
 	c.mu.Lock()
-	cut := time.Now().Before(c.until)
+	cut := time.Now().Before(c.end)
 	c.mu.Unlock()
 	if cut {
 		return nil, errOut
@@ -145,7 +145,7 @@ func (c *cutStore) TakeLease(ctx context.Context, resource string, l autoscale.L
 func TestReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &dice{rand: need.Rand(t)}
-		between := func(low, high time.Duration) time.Duration { return low + time.Duration(d.below(int64(high-low))) }
+		between := func(low, high time.Duration) time.Duration { return low + time.Duration(d.draw(int64(high-low))) }
 		all := &scaledBy{T: t, instances: 1, changes: map[string]int{}, takes: func() time.Duration { return between(time.Second, 40*time.Second) }}
 		store := autoscale.NewMemoryStore()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -154,7 +154,7 @@ func TestReplicas(t *testing.T) {
 		for name, own := range stores {
 			holder := autoscale.NewHolder(own, "r", autoscale.Lease{Owner: name, Duration: 15 * time.Second}, nil)
 			resource := &autoscale.Resource{Name: "r", Metrics: []string{"m"}, Rule: alternating{}, Limits: autoscale.Limits{Interval: time.Second, MinPoints: 1, CooldownUp: -1, CooldownDown: -1, Max: 2}}
-			scaler, err := autoscale.New(resource, map[string]autoscale.Source{"m": constantSource{}}, holder.Guard(all.of(name)), &autoscale.Config{Store: own})
+			scaler, err := autoscale.New(resource, map[string]autoscale.Source{"m": constantSource{}}, holder.Guard(all.targetOf(name)), &autoscale.Config{Store: own})
 			if err != nil {
 				t.Fatal(err)
 			}

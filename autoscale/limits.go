@@ -91,8 +91,8 @@ func (l Limits) cooldown(up bool) time.Duration {
 
 // actionLimits are what a [Scaler] allows.
 type actionLimits struct {
-	min, max int
-	up, down int // largest steps; 0: no bound
+	min, max         int
+	stepUp, stepDown int // largest steps; 0: no bound
 }
 
 func (r *Resource) actionLimits() (actionLimits, error) {
@@ -102,7 +102,7 @@ func (r *Resource) actionLimits() (actionLimits, error) {
 	}
 	limits := actionLimits{min: l.Min, max: l.Max}
 	if rule, ok := r.Rule.(StepLimiter); ok {
-		limits.up, limits.down = rule.MaxSteps()
+		limits.stepUp, limits.stepDown = rule.MaxSteps()
 	}
 	return limits, nil
 }
@@ -117,10 +117,10 @@ func (l actionLimits) check(a Action) error {
 			a.Number, a.From, a.To, l.min, l.max)
 	case a.From < l.min && a.To == l.min || a.From > l.max && a.To == l.max:
 		return nil
-	case l.up > 0 && step > l.up:
-		return l.stepError(a, "up", l.up)
-	case l.down > 0 && -step > l.down:
-		return l.stepError(a, "down", l.down)
+	case l.stepUp > 0 && step > l.stepUp:
+		return l.stepError(a, "up", l.stepUp)
+	case l.stepDown > 0 && -step > l.stepDown:
+		return l.stepError(a, "down", l.stepDown)
 	}
 	return nil
 }

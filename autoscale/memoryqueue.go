@@ -26,7 +26,7 @@ type queuedMessage struct {
 	id         int
 	body       []byte
 	deliveries int
-	until      time.Time // hidden until then
+	visibleAt  time.Time // hidden until then
 }
 
 // DeadLetter is a message in the dead-letter queue.
@@ -92,7 +92,7 @@ func (q *MemoryQueue) take(most int) (messages []Message, added <-chan struct{},
 	defer q.mu.Unlock()
 	now := time.Now()
 	for _, item := range q.items {
-		if hidden := item.until.Sub(now); hidden > 0 {
+		if hidden := item.visibleAt.Sub(now); hidden > 0 {
 			if wait == 0 || hidden < wait {
 				wait = hidden
 			}
@@ -102,7 +102,7 @@ func (q *MemoryQueue) take(most int) (messages []Message, added <-chan struct{},
 			break
 		}
 		item.deliveries++
-		item.until = now.Add(q.lock)
+		item.visibleAt = now.Add(q.lock)
 		messages = append(messages, Message{
 			ID:         strconv.Itoa(item.id),
 			Body:       slices.Clone(item.body),
@@ -124,10 +124,10 @@ func (q *MemoryQueue) Extend(_ context.Context, m *Message) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	r := m.Receipt.(receipt)
-	if r.item.deliveries != r.delivery || !r.item.until.After(time.Now()) {
+	if r.item.deliveries != r.delivery || !r.item.visibleAt.After(time.Now()) {
 		return ErrLockLost
 	}
-	r.item.until = time.Now().Add(q.lock)
+	r.item.visibleAt = time.Now().Add(q.lock)
 	return nil
 }
 

@@ -23,7 +23,7 @@ type MemoryStore struct {
 
 type leaseUntil struct {
 	Lease
-	until time.Time
+	expires time.Time
 }
 
 // NewMemoryStore returns an empty store.
@@ -120,7 +120,7 @@ func (s *MemoryStore) TakeLease(_ context.Context, resource string, l Lease) (*L
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if held := s.leases[resource]; held.Owner != l.Owner && held.until.After(now) {
+	if held := s.leases[resource]; held.Owner != l.Owner && held.expires.After(now) {
 		return &held.Lease, nil
 	}
 	s.leases[resource] = leaseUntil{l, now.Add(l.Duration)}

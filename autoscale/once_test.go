@@ -139,16 +139,16 @@ func TestOnceFailing(t *testing.T) {
 // crashing is a store that fails once, before or after a call has had its effect.
 type crashing struct {
 	*autoscale.MemoryStore
-	at    string
-	after bool
+	call    string
+	applies bool
 }
 
 func (s *crashing) crash(what string, fn func() error) error {
-	now := s.at == what
+	now := s.call == what
 	if now {
-		s.at = ""
+		s.call = ""
 	}
-	if now && !s.after {
+	if now && !s.applies {
 		return errOut
 	}
 	if err := fn(); err != nil || !now {
@@ -183,7 +183,7 @@ func TestOnceInterrupted(t *testing.T) {
 				for range 4 {
 					w.round()
 				}
-				store.at = at
+				store.call = at
 				if _, err := w.try(5 * time.Minute); !errors.Is(err, errOut) {
 					t.Fatalf("%s: %v", at, err)
 				}
@@ -251,7 +251,7 @@ func TestLease(t *testing.T) {
 				t.Fatalf("a lease that is held: %v", err)
 			}
 		}
-		down.down = true
+		down.failing = true
 		time.Sleep(time.Minute)
 		if held.Err() != nil {
 			t.Error("a store that is down has ended the work")
@@ -260,7 +260,7 @@ func TestLease(t *testing.T) {
 		if err != nil {
 			t.Fatalf("a lease that has expired: %v", err)
 		}
-		down.down = false
+		down.failing = false
 		time.Sleep(15 * time.Second)
 		if _, ok := errors.AsType[*autoscale.LeasedError](context.Cause(held)); !ok {
 			t.Errorf("the lease is another's, and the work goes on: %v", context.Cause(held))
@@ -279,11 +279,11 @@ func TestLease(t *testing.T) {
 // unrenewable is a store whose leases cannot be renewed while it is down.
 type unrenewable struct {
 	*autoscale.MemoryStore
-	down bool
+	failing bool
 }
 
 func (s *unrenewable) TakeLease(ctx context.Context, resource string, l autoscale.Lease) (*autoscale.Lease, error) {
-	if s.down {
+	if s.failing {
 		return nil, errOut
 	}
 	return s.MemoryStore.TakeLease(ctx, resource, l)

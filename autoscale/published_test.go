@@ -23,7 +23,7 @@ func TestPublishedMetrics(t *testing.T) {
 			send(t, q.Metrics, fmt.Sprintf(`{"ResourceName":"r","Name":"backlog","Value":{"Time":%q,"Value":%d}}`, time.Now().Add(time.Duration(i)*time.Second).Format("2006-01-02T15:04:05.0000000-07:00"), 7+i))
 		}
 		send(t, q.Metrics, `{"ResourceName":"r","Name":"backlog"}`, `{"ResourceName":"r","Name":"backlog","Value":{"Time":"soon","Value":1}}`, `{"ResourceName":"other","Name":"backlog","Value":{"Time":"2017-07-17T10:00:00","Value":1}}`)
-		during(t, l)
+		runUntilIdle(t, l)
 		m, err := store.Load(t.Context(), "r")
 		if err != nil || m.Windows["backlog"] == nil || len(m.Windows["backlog"].Values) != 5 || m.Windows["backlog"].All().Newest() != 11 {
 			t.Errorf("state %+v, %v", m, err)
@@ -43,10 +43,10 @@ func TestPublishedActions(t *testing.T) {
 		q.Actions = &again{Queue: q.Actions}
 		send(t, q.Actions, up, up, down, `{"ResourceName":"r","Type":7}`)
 		s := scaler(t, target, store, q)
-		during(t, s)
+		runUntilIdle(t, s)
 		var got []int
 		for _, c := range target.scalings() {
-			got = append(got, c.to)
+			got = append(got, c.instances)
 		}
 		if fmt.Sprint(got) != "[2 3 2]" {
 			t.Errorf("scaled to %v", got)
@@ -56,7 +56,7 @@ func TestPublishedActions(t *testing.T) {
 			t.Errorf("outcome %+v, %v", o, err)
 		}
 		send(t, q.Actions, down, down)
-		during(t, s)
+		runUntilIdle(t, s)
 		if n, _ := target.Instances(t.Context()); n != 1 {
 			t.Errorf("%d instances: the limit is 1", n)
 		}

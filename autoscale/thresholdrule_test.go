@@ -10,8 +10,8 @@ import (
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// at is a time of that day, written "12:04" or "12:04:30".
-func at(t *testing.T, text string) time.Time {
+// timeOfDay is a time of that day, written "12:04" or "12:04:30".
+func timeOfDay(t *testing.T, text string) time.Time {
 	t.Helper()
 	if strings.Count(text, ":") == 1 {
 		text += ":00"
@@ -43,7 +43,7 @@ func TestPublishedRule(t *testing.T) {
 		want   autoscale.RecordKind
 		reason string
 	}
-	p := func(last string, values ...float64) []autoscale.Point { return points(at(t, last), values...) }
+	p := func(last string, values ...float64) []autoscale.Point { return points(timeOfDay(t, last), values...) }
 	single := func(when string, v float64) autoscale.Point { return p(when, v)[0] }
 	histories := []history{
 		{"no value", "12:00", nil, "", autoscale.Hold, "metric backlog is missing: no value"},
@@ -96,16 +96,16 @@ func TestPublishedRule(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			now, w := time.Time{}, &autoscale.Window{}
 			if fraction, cut := strings.CutSuffix(h.now, ".9"); cut {
-				now = at(t, fraction).Add(900 * time.Millisecond)
+				now = timeOfDay(t, fraction).Add(900 * time.Millisecond)
 			} else {
-				now = at(t, h.now)
+				now = timeOfDay(t, h.now)
 			}
 			for _, p := range h.points {
 				w.Add(p)
 			}
 			m := &autoscale.ResourceState{Resource: "r", Windows: map[string]*autoscale.Window{"backlog": w}, Instances: 3, Reported: now}
 			if h.last != "" {
-				m.LastUp = at(t, h.last)
+				m.LastUp = timeOfDay(t, h.last)
 			}
 			record := resource.Decide(m, now, autoscale.Never)
 			if record.Kind != h.want || !strings.Contains(record.Reason, h.reason) {

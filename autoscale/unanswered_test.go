@@ -209,7 +209,7 @@ func TestBeyondLimits(t *testing.T) {
 					t.Fatal(err)
 				}
 				send(t, q.Actions, autoscale.Action{Resource: "r", Number: 7, From: c.from, To: c.to})
-				during(t, scaler)
+				runUntilIdle(t, scaler)
 				aside := q.Actions.(*autoscale.MemoryQueue).DeadLetters()
 				if c.want == "" {
 					if len(target.scalings()) != 1 || len(aside) != 0 {

@@ -34,9 +34,9 @@ func (g *gauge) Read(context.Context) (autoscale.Reading, error) {
 
 // scaling is one call of Scale that had its effect.
 type scaling struct {
-	at     time.Time
-	number int64
-	to     int
+	time      time.Time
+	number    int64
+	instances int
 }
 
 // fleet is a target that records its scalings.

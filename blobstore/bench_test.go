@@ -45,7 +45,7 @@ func BenchmarkAdvance(b *testing.B) {
 		for i := range int64(300) {
 			done = append(done, driver.SequenceRange{First: n + 2 + 10*i, Last: n + 5 + 10*i})
 		}
-		if err := s.Advance(b.Context(), l, "incarnation 1", at(n), done); err != nil {
+		if err := s.Advance(b.Context(), l, "incarnation 1", positionAt(n), done); err != nil {
 			b.Fatal(err)
 		}
 		if n%1000 == 0 {

@@ -206,7 +206,7 @@ func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarn
 
 // breakLease ends any lease on the blob, and returns errChanged.
 func (s *Store) breakLease(ctx context.Context, c partitionBlob) error {
-	client, err := s.on(c, "")
+	client, err := s.leaseClient(c, "")
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func works(t *testing.T, s *blobstore.Store) {
 	t.Helper()
 	l := acquire(t, s, "a")
 	claim(t, s, l)
-	if err := s.Advance(t.Context(), l, "incarnation 1", at(1), nil); err != nil {
+	if err := s.Advance(t.Context(), l, "incarnation 1", positionAt(1), nil); err != nil {
 		t.Error(err)
 	}
 	letter := driver.DeadLetter{Group: group, Status: driver.StatusDead, HasBody: true, Event: driver.Event{Partition: "0", Sequence: 2, Body: []byte("x")}}

@@ -105,9 +105,9 @@ func TestLettersLostRequests(t *testing.T) {
 					behind := p.openThrough(t, w, 1)
 					n := newCounter(lost)
 					if back {
-						w.after = func(*http.Request, int) error { return n.strike() }
+						w.onResponse = func(*http.Request, int) error { return n.strike() }
 					} else {
-						w.before = func(*http.Request) error { return n.strike() }
+						w.onRequest = func(*http.Request) error { return n.strike() }
 					}
 					err := call.do(t.Context(), behind, known)
 					struck += n.struck()
@@ -152,9 +152,9 @@ func TestParkThatFails(t *testing.T) {
 			return nil
 		}
 		if back {
-			w.after = func(r *http.Request, _ int) error { return cut(r) }
+			w.onResponse = func(r *http.Request, _ int) error { return cut(r) }
 		} else {
-			w.before = func(r *http.Request) error {
+			w.onRequest = func(r *http.Request) error {
 				if strings.Contains(r.URL.Path, "/bodies/") && strings.Contains(r.URL.Path, "/5-") && r.Method == http.MethodPut {
 					return errCut
 				}

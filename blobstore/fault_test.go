@@ -18,7 +18,7 @@ import (
 // claimed and at 5.
 var calls = map[string]struct {
 	do    func(ctx context.Context, s *blobstore.Store, l driver.Lease) error
-	after func(t *testing.T, l driver.Lease, p driver.Checkpoint, info driver.LeaseInfo)
+	check func(t *testing.T, l driver.Lease, p driver.Checkpoint, info driver.LeaseInfo)
 }{
 	"acquire": {
 		func(ctx context.Context, s *blobstore.Store, l driver.Lease) error {
@@ -58,23 +58,23 @@ var calls = map[string]struct {
 	"claim": {
 		func(ctx context.Context, s *blobstore.Store, l driver.Lease) error {
 			p, err := s.Claim(ctx, l, "incarnation 1")
-			if err == nil && (p.Position != at(5) || p.Claims != 1) {
+			if err == nil && (p.Position != positionAt(5) || p.Claims != 1) {
 				return errors.New("not what was there")
 			}
 			return err
 		},
 		func(t *testing.T, l driver.Lease, p driver.Checkpoint, info driver.LeaseInfo) {
-			if p.Position != at(5) || p.Claims != 1 {
+			if p.Position != positionAt(5) || p.Claims != 1 {
 				t.Errorf("checkpoint is %+v", p)
 			}
 		},
 	},
 	"advance": {
 		func(ctx context.Context, s *blobstore.Store, l driver.Lease) error {
-			return s.Advance(ctx, l, "incarnation 1", at(7), []driver.SequenceRange{{First: 9, Last: 9}})
+			return s.Advance(ctx, l, "incarnation 1", positionAt(7), []driver.SequenceRange{{First: 9, Last: 9}})
 		},
 		func(t *testing.T, l driver.Lease, p driver.Checkpoint, info driver.LeaseInfo) {
-			if p.Position != at(7) || len(p.Done) != 1 || p.Epoch != l.Epoch {
+			if p.Position != positionAt(7) || len(p.Done) != 1 || p.Epoch != l.Epoch {
 				t.Errorf("checkpoint is %+v", p)
 			}
 		},
@@ -82,18 +82,18 @@ var calls = map[string]struct {
 	"leave": {
 		func(ctx context.Context, s *blobstore.Store, l driver.Lease) error { return s.Leave(ctx, l) },
 		func(t *testing.T, l driver.Lease, p driver.Checkpoint, info driver.LeaseInfo) {
-			if p.Claims != 0 || p.Position != at(5) {
+			if p.Claims != 0 || p.Position != positionAt(5) {
 				t.Errorf("checkpoint is %+v", p)
 			}
 		},
 	},
 	"reset": {
 		func(ctx context.Context, s *blobstore.Store, l driver.Lease) error {
-			_, err := s.Reset(ctx, group, "0", "incarnation 1", at(2), "set")
+			_, err := s.Reset(ctx, group, "0", "incarnation 1", positionAt(2), "set")
 			return err
 		},
 		func(t *testing.T, l driver.Lease, p driver.Checkpoint, info driver.LeaseInfo) {
-			if p.Position != at(2) || p.Epoch <= l.Epoch || info.Lease != l || !info.Live() {
+			if p.Position != positionAt(2) || p.Epoch <= l.Epoch || info.Lease != l || !info.Live() {
 				t.Errorf("checkpoint is %+v, lease %+v", p, info)
 			}
 		},
@@ -121,7 +121,7 @@ func TestLostRequests(t *testing.T) {
 					s := p.open(t)
 					l := acquire(t, s, "a")
 					claim(t, s, l)
-					if err := s.Advance(t.Context(), l, "incarnation 1", at(5), nil); err != nil {
+					if err := s.Advance(t.Context(), l, "incarnation 1", positionAt(5), nil); err != nil {
 						t.Fatal(err)
 					}
 					n := 0
@@ -135,14 +135,14 @@ func TestLostRequests(t *testing.T) {
 					w := &wire{}
 					behind := p.openThrough(t, w, 1)
 					if back {
-						w.after = func(*http.Request, int) error { return strike() }
+						w.onResponse = func(*http.Request, int) error { return strike() }
 					} else {
-						w.before = func(*http.Request) error { return strike() }
+						w.onRequest = func(*http.Request) error { return strike() }
 					}
 					if err := call.do(t.Context(), behind, l); err != nil {
 						t.Errorf("request %d lost, reply %v: %v", lost, back, err)
 					}
-					call.after(t, l, progress(t, s), leaseInfo(t, s))
+					call.check(t, l, progress(t, s), leaseInfo(t, s))
 				}
 				if struck == 0 {
 					t.Logf("%d requests", lost-1)
@@ -160,7 +160,7 @@ func TestRequestsDeliveredLate(t *testing.T) {
 	past := p.client(t)
 	var mu sync.Mutex
 	var sent []*http.Request
-	w := &wire{after: func(r *http.Request, _ int) error {
+	w := &wire{onResponse: func(r *http.Request, _ int) error {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			mu.Lock()
 			defer mu.Unlock()
@@ -172,7 +172,7 @@ func TestRequestsDeliveredLate(t *testing.T) {
 	sent = nil // the container's making
 	first := acquire(t, s, "a")
 	claim(t, s, first)
-	if err := s.Advance(t.Context(), first, "incarnation 1", at(5), nil); err != nil {
+	if err := s.Advance(t.Context(), first, "incarnation 1", positionAt(5), nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"claim", "renew", "advance", "leave", "acquire"} {
@@ -189,7 +189,7 @@ func TestRequestsDeliveredLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	claim(t, rival, b)
-	if err := rival.Advance(t.Context(), b, "incarnation 1", at(8), nil); err != nil {
+	if err := rival.Advance(t.Context(), b, "incarnation 1", positionAt(8), nil); err != nil {
 		t.Fatal(err)
 	}
 	checkpoint, info := progress(t, rival), leaseInfo(t, rival)
@@ -224,7 +224,7 @@ func TestAcquireThatFailsLetsGo(t *testing.T) {
 	}
 	w := &wire{}
 	broken := p.openThrough(t, w, 0)
-	w.before = func(r *http.Request) error {
+	w.onRequest = func(r *http.Request) error {
 		if kind(r) == "metadata" {
 			return errCut
 		}
@@ -260,8 +260,8 @@ func TestForeignLease(t *testing.T) {
 	if _, err := s.Claim(t.Context(), driver.Lease{Group: group, Partition: "0", Owner: "b", Epoch: 5}, "1"); err == nil {
 		t.Error("claimed a blob that is leased by something else")
 	}
-	epoch, err := s.Reset(t.Context(), group, "0", "1", at(3), "set")
-	if err != nil || epoch != 1 || progress(t, s).Position != at(3) {
+	epoch, err := s.Reset(t.Context(), group, "0", "1", positionAt(3), "set")
+	if err != nil || epoch != 1 || progress(t, s).Position != positionAt(3) {
 		t.Errorf("reset: epoch %d, %v", epoch, err)
 	}
 	if l := acquire(t, s, "b"); l.Epoch <= epoch {
@@ -280,7 +280,7 @@ func TestAdvanceBehindExpiry(t *testing.T) {
 	if err := expire(t.Context(), p.client(t), blob); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Advance(t.Context(), l, "incarnation 1", at(1), nil); !errors.Is(err, driver.ErrFenced) {
+	if err := s.Advance(t.Context(), l, "incarnation 1", positionAt(1), nil); !errors.Is(err, driver.ErrFenced) {
 		t.Errorf("advance after the lease's end: %v", err)
 	}
 	if got := strings.Join(w.log(), ", "); !strings.Contains(got, "metadata 412") {
@@ -289,7 +289,7 @@ func TestAdvanceBehindExpiry(t *testing.T) {
 	if err := s.Leases().Renew(t.Context(), l, blobstore.MinLease); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Advance(t.Context(), l, "incarnation 1", at(1), nil); err != nil {
+	if err := s.Advance(t.Context(), l, "incarnation 1", positionAt(1), nil); err != nil {
 		t.Errorf("advance after the renewal: %v", err)
 	}
 }
@@ -311,7 +311,7 @@ func TestBlobDeleted(t *testing.T) {
 	if err := s.Leases().Renew(t.Context(), l, blobstore.MinLease); !errors.Is(err, driver.ErrFenced) {
 		t.Errorf("renew: %v", err)
 	}
-	if err := s.Advance(t.Context(), l, "incarnation 1", at(1), nil); !errors.Is(err, driver.ErrFenced) {
+	if err := s.Advance(t.Context(), l, "incarnation 1", positionAt(1), nil); !errors.Is(err, driver.ErrFenced) {
 		t.Errorf("advance: %v", err)
 	}
 	next, err := s.Leases().Acquire(t.Context(), group, "0", "b", blobstore.MinLease, l.Epoch)

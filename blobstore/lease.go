@@ -63,15 +63,15 @@ func (c *partitionBlob) ifVersion() *blob.ModifiedAccessConditions {
 	return &blob.ModifiedAccessConditions{IfMatch: &c.etag}
 }
 
-// on returns the client for operations on the blob's lease.
-func (s *Store) on(c partitionBlob, id string) (*lease.BlobClient, error) {
+// leaseClient returns the client for operations on the blob's lease.
+func (s *Store) leaseClient(c partitionBlob, id string) (*lease.BlobClient, error) {
 	return lease.NewBlobClient(s.client.NewBlobClient(c.name), &lease.BlobClientOptions{LeaseID: &id})
 }
 
 // acquireLease takes the lease with this ID for a number of seconds, or renews the one that has the ID
 // already. It returns the time of that by the server's clock.
 func (s *Store) acquireLease(ctx context.Context, c partitionBlob, id string, seconds int64) (time.Time, error) {
-	client, err := s.on(c, id)
+	client, err := s.leaseClient(c, id)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -90,7 +90,7 @@ func (s *Store) acquireLease(ctx context.Context, c partitionBlob, id string, se
 // by [CheckLease].
 func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, owner string, ttl time.Duration, above int64) (driver.Lease, error) {
 	a := acquisition{
-		store: l.store, above: above, seconds: wholeSeconds(ttl),
+		store: l.store, epochFloor: above, seconds: wholeSeconds(ttl),
 		lease: driver.Lease{Group: group, Partition: partition, Owner: owner},
 	}
 	err := errors.Join(CheckLease(ttl), fits("the owner's name", owner))
@@ -111,10 +111,10 @@ func wholeSeconds(ttl time.Duration) int64 { return int64((ttl + time.Second - 1
 
 // acquisition is an Acquire in progress.
 type acquisition struct {
-	store   *Store
-	lease   driver.Lease
-	seconds int64
-	above   int64
+	store      *Store
+	lease      driver.Lease
+	seconds    int64
+	epochFloor int64
 
 	asked partitionBlob // the blob whose lease was asked for; its name is empty if none was
 	id    string        // of that lease
@@ -128,7 +128,7 @@ func (a *acquisition) try(ctx context.Context, c partitionBlob) error {
 		}
 		return errChanged // by ourselves
 	}
-	epoch := max(c.lease.epoch, a.above, 0)
+	epoch := max(c.lease.epoch, a.epochFloor, 0)
 	if c.checkpoint != nil {
 		epoch = max(epoch, c.checkpoint.Epoch)
 	}
@@ -166,7 +166,7 @@ func (a *acquisition) changeLease(ctx context.Context, c partitionBlob, id strin
 		}
 		from = c.leaseID()
 	}
-	client, err := a.store.on(c, from)
+	client, err := a.store.leaseClient(c, from)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (a *acquisition) undo(ctx context.Context) {
 
 // releaseLease ends the lease with this id, if it is there and the condition holds.
 func (s *Store) releaseLease(ctx context.Context, c partitionBlob, id string, condition *blob.ModifiedAccessConditions) error {
-	client, err := s.on(c, id)
+	client, err := s.leaseClient(c, id)
 	if err != nil {
 		return err
 	}

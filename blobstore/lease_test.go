@@ -72,25 +72,25 @@ func TestResetUnderALiveOwner(t *testing.T) {
 	s := p.open(t)
 	l := acquire(t, s, "a")
 	claim(t, s, l)
-	if err := s.Advance(t.Context(), l, "incarnation 1", at(9), nil); err != nil {
+	if err := s.Advance(t.Context(), l, "incarnation 1", positionAt(9), nil); err != nil {
 		t.Fatal(err)
 	}
-	epoch, err := p.open(t).Reset(t.Context(), group, "0", "incarnation 1", at(2), "set")
+	epoch, err := p.open(t).Reset(t.Context(), group, "0", "incarnation 1", positionAt(2), "set")
 	if err != nil || epoch <= l.Epoch {
 		t.Fatalf("reset to epoch %d, %v", epoch, err)
 	}
-	err = s.Advance(t.Context(), l, "incarnation 1", at(10), nil)
+	err = s.Advance(t.Context(), l, "incarnation 1", positionAt(10), nil)
 	if f, found := errors.AsType[*driver.FencedError](err); !found || f.Epoch != epoch {
 		t.Errorf("advance: %v, want a FencedError that names epoch %d", err, epoch)
 	}
 	if err := s.Leases().Renew(t.Context(), l, blobstore.MinLease); err != nil {
 		t.Errorf("renew: %v", err)
 	}
-	if p := progress(t, s); p.Position != at(2) {
+	if p := progress(t, s); p.Position != positionAt(2) {
 		t.Errorf("checkpoint is at %v", p.Position)
 	}
 	next := acquire(t, s, "a")
-	if p := claim(t, s, next); next.Epoch <= epoch || p.Position != at(2) {
+	if p := claim(t, s, next); next.Epoch <= epoch || p.Position != positionAt(2) {
 		t.Errorf("in epoch %d: claimed %+v", next.Epoch, p)
 	}
 }

@@ -253,7 +253,7 @@ func (m *Mirror) write(ctx context.Context, name string, c publisher.Checkpoint)
 		if err != nil {
 			return err
 		}
-		if stays, err := has.against(name, c); stays || err != nil {
+		if stays, err := has.stays(name, c); stays || err != nil {
 			m.forget(name)
 			return err
 		}
@@ -302,9 +302,9 @@ func (m *Mirror) read(ctx context.Context, client *blockblob.Client, name string
 	return has, nil
 }
 
-// against reports whether a blob stays as it is, because a later owner or another program has
+// stays reports whether a blob stays as it is, because a later owner or another program has
 // written it.
-func (has copied) against(name string, c publisher.Checkpoint) (bool, error) {
+func (has copied) stays(name string, c publisher.Checkpoint) (bool, error) {
 	switch {
 	case has.etag == nil:
 		return false, nil

@@ -39,13 +39,13 @@ func TestSilentInTheMiddle(t *testing.T) {
 			for within := 500 * time.Millisecond; ; within *= 4 { // a busy machine may need longer until the silence
 				var armed, silent atomic.Bool
 				w := &wire{
-					before: func(r *http.Request) error {
+					onRequest: func(r *http.Request) error {
 						if silent.Load() {
 							return silence(r)
 						}
 						return nil
 					},
-					after: func(r *http.Request, _ int) error {
+					onResponse: func(r *http.Request, _ int) error {
 						if armed.Load() && kind(r) == c.last {
 							silent.Store(true)
 						}
@@ -73,11 +73,11 @@ func TestSilentInTheMiddle(t *testing.T) {
 // A connection that falls silent costs one try of a request, not the whole time that the engine allows
 // for it.
 func TestSilentConnection(t *testing.T) {
-	beside(t)
+	parallel(t)
 	const allowed = 10 * time.Second // a third of the default lease
 	var first atomic.Bool
 	var try atomic.Int64
-	w := &wire{before: func(r *http.Request) error {
+	w := &wire{onRequest: func(r *http.Request) error {
 		if first.CompareAndSwap(true, false) {
 			if end, ok := r.Context().Deadline(); ok {
 				try.Store(int64(time.Until(end)))

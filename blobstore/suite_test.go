@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-go/sluice/storetest"
 )
 
-// beside lets the cases of a suite wait for leases side by side.
-func beside(t testing.TB) {
+// parallel lets the cases of a suite wait for leases side by side.
+func parallel(t testing.TB) {
 	if t, ok := t.(*testing.T); ok {
 		t.Parallel()
 	}
@@ -23,7 +23,7 @@ func beside(t testing.TB) {
 
 func TestLeases(t *testing.T) {
 	storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
-		beside(t)
+		parallel(t)
 		through, link := newPlace(t).linked(t)
 		return linkedLeases{through.open(t).Leases(), link}
 	}, &storetest.LeasesConfig{
@@ -84,7 +84,7 @@ func TestLetters(t *testing.T) {
 		p := newPlace(t)
 		through, link := p.linked(t)
 		var lose atomic.Bool
-		s := through.openThrough(t, &wire{after: func(r *http.Request, _ int) error {
+		s := through.openThrough(t, &wire{onResponse: func(r *http.Request, _ int) error {
 			if r.Method != http.MethodGet && r.Method != http.MethodHead && lose.CompareAndSwap(true, false) {
 				return errCut
 			}

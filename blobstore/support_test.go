@@ -83,7 +83,7 @@ func expire(ctx context.Context, c *container.Client, name string) error {
 	return err
 }
 
-func at(sequence int64) driver.Position { return driver.Position{Sequence: sequence} }
+func positionAt(sequence int64) driver.Position { return driver.Position{Sequence: sequence} }
 
 func acquire(t testing.TB, s *blobstore.Store, owner string) driver.Lease {
 	t.Helper()

@@ -17,10 +17,10 @@ import (
 
 // wire stands between a store and the server, and sees every request.
 type wire struct {
-	// before sees a request before it is sent; an error keeps it from that.
-	before func(r *http.Request) error
-	// after sees what was answered; an error loses the answer.
-	after func(r *http.Request, status int) error
+	// onRequest sees a request before it is sent; an error keeps it from that.
+	onRequest func(r *http.Request) error
+	// onResponse sees what was answered; an error loses the answer.
+	onResponse func(r *http.Request, status int) error
 
 	mu   sync.Mutex
 	seen []string // what was asked and answered
@@ -28,8 +28,8 @@ type wire struct {
 
 // Do implements [policy.Transporter].
 func (w *wire) Do(r *http.Request) (*http.Response, error) {
-	if w.before != nil {
-		if err := w.before(r); err != nil {
+	if w.onRequest != nil {
+		if err := w.onRequest(r); err != nil {
 			return nil, err
 		}
 	}
@@ -40,8 +40,8 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	w.seen = append(w.seen, fmt.Sprintf("%s %d", kind(r), resp.StatusCode))
 	w.mu.Unlock()
-	if w.after != nil {
-		if err := w.after(r, resp.StatusCode); err != nil {
+	if w.onResponse != nil {
+		if err := w.onResponse(r, resp.StatusCode); err != nil {
 			resp.Body.Close()
 			return nil, err
 		}
@@ -107,7 +107,7 @@ func newGate(kind string) *gate {
 	return &gate{kind: kind, held: make(chan struct{}), open: make(chan struct{})}
 }
 
-func (g *gate) before(r *http.Request) error {
+func (g *gate) hold(r *http.Request) error {
 	if kind(r) == g.kind {
 		g.once.Do(func() {
 			close(g.held)
@@ -119,17 +119,17 @@ func (g *gate) before(r *http.Request) error {
 
 // counter strikes once, at the n-th of what may happen at the same time.
 type counter struct {
-	mu sync.Mutex
-	n  int
-	at int
+	mu      sync.Mutex
+	n       int
+	trigger int
 }
 
-func newCounter(at int) *counter { return &counter{at: at} }
+func newCounter(at int) *counter { return &counter{trigger: at} }
 
 func (c *counter) strike() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.n++; c.n == c.at {
+	if c.n++; c.n == c.trigger {
 		return errCut
 	}
 	return nil
@@ -138,7 +138,7 @@ func (c *counter) strike() error {
 func (c *counter) struck() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.n >= c.at {
+	if c.n >= c.trigger {
 		return 1
 	}
 	return 0

@@ -68,14 +68,14 @@ func actPaused(ctx context.Context, p place) error {
 	if _, err := s.Claim(ctx, l, "incarnation 1"); err != nil {
 		return err
 	}
-	if err := s.Advance(ctx, l, "incarnation 1", at(5), nil); err != nil {
+	if err := s.Advance(ctx, l, "incarnation 1", positionAt(5), nil); err != nil {
 		return err
 	}
 	var v verdict
 	over := make(chan struct{})
 	late := func(kind string, call func(*blobstore.Store) error, result *string, seen *[]string) (*gate, error) {
 		g := newGate(kind)
-		w := &wire{before: g.before}
+		w := &wire{onRequest: g.hold}
 		s, err := blobstore.Open(ctx, p.name, &blobstore.Config{ConnectionString: p.connection, Client: w.options(0)})
 		if err != nil {
 			return nil, err
@@ -88,7 +88,7 @@ func actPaused(ctx context.Context, p place) error {
 		<-g.held
 		return g, nil
 	}
-	advance, err := late("metadata", func(s *blobstore.Store) error { return s.Advance(ctx, l, "incarnation 1", at(50), nil) }, &v.Advance, &v.Advanced)
+	advance, err := late("metadata", func(s *blobstore.Store) error { return s.Advance(ctx, l, "incarnation 1", positionAt(50), nil) }, &v.Advance, &v.Advanced)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func actPaused(ctx context.Context, p place) error {
 	close(renew.open)
 	<-over
 	<-over
-	v.Again = outcome(s.Advance(ctx, l, "incarnation 1", at(60), nil))
+	v.Again = outcome(s.Advance(ctx, l, "incarnation 1", positionAt(60), nil))
 	v.RenewAgain = outcome(s.Leases().Renew(ctx, l, blobstore.MinLease))
 	_, err = s.Claim(ctx, l, "incarnation 1")
 	v.Claim = outcome(err)
@@ -136,14 +136,14 @@ func actSuccessor(ctx context.Context, p place) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Advance(ctx, l, "incarnation 1", at(9), []driver.SequenceRange{{First: 11, Last: 12}}); err != nil {
+	if err := s.Advance(ctx, l, "incarnation 1", positionAt(9), []driver.SequenceRange{{First: 11, Last: 12}}); err != nil {
 		return err
 	}
 	fmt.Println("took it at", c.Position.Sequence)
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err
 	}
-	if err := s.Advance(ctx, l, "incarnation 1", at(10), nil); err != nil {
+	if err := s.Advance(ctx, l, "incarnation 1", positionAt(10), nil); err != nil {
 		return err
 	}
 	return s.Leases().Renew(ctx, l, blobstore.MaxLease)
@@ -252,7 +252,7 @@ func TestZombieProcess(t *testing.T) {
 	if !slices.Contains(v.Renewed, "acquire 412") && !slices.Contains(v.Renewed, "acquire 409") {
 		t.Errorf("the renewal under way: the server answered %q, want 412 or 409", v.Renewed)
 	}
-	if after := progress(t, s); after.Position != at(9) || after.Owner != "successor" || after.Epoch != before.Epoch || after.Claims != before.Claims || len(after.Done) != 1 {
+	if after := progress(t, s); after.Position != positionAt(9) || after.Owner != "successor" || after.Epoch != before.Epoch || after.Claims != before.Claims || len(after.Done) != 1 {
 		need.Verdict(t)
 		t.Errorf("the checkpoint was %+v, is %+v", before, after)
 	}
@@ -260,7 +260,7 @@ func TestZombieProcess(t *testing.T) {
 	if err := successor.cmd.Wait(); err != nil {
 		t.Errorf("the successor, after the paused process went on: %v", err)
 	}
-	if after := progress(t, s); after.Position != at(10) {
+	if after := progress(t, s); after.Position != positionAt(10) {
 		t.Errorf("the successor has come to %v, want 10", after.Position)
 	}
 }

@@ -41,7 +41,7 @@ func TestAsAzure(t *testing.T) {
 // testEmulatorFailover: no document is lost while the regions change places.
 func testEmulatorFailover(t *testing.T) {
 	srv := embedded(t, emulator.CosmosContainer{}, nil)
-	s := into(t, srv, nil)
+	s := openSink(t, srv, nil)
 	d := deliver(t.Context(), s, 200, func(i int) (Document, bool) {
 		if i%500 == 499 {
 			if err := srv.Failover(); err != nil {
@@ -73,7 +73,7 @@ func testAnswerTooLarge(t *testing.T) {
 		return docs
 	}
 	for _, sequence := range []int64{0, 100} { // each sink has nothing in its cache
-		for i, r := range submit(t, into(t, srv, nil), large(sequence)...) {
+		for i, r := range submit(t, openSink(t, srv, nil), large(sequence)...) {
 			if r.Err != nil {
 				t.Errorf("document %d: %v", i, r.Err)
 			}
@@ -85,9 +85,9 @@ func testAnswerTooLarge(t *testing.T) {
 func testConformanceAsAzure(t *testing.T) {
 	storetest.TestSink(t, func(t testing.TB) storetest.SinkHarness[Document] {
 		srv := embedded(t, emulator.CosmosContainer{}, nil)
-		gate := &gate{to: http.DefaultTransport.(*http.Transport).Clone(), open: make(chan struct{})}
+		gate := &gate{next: http.DefaultTransport.(*http.Transport).Clone(), open: make(chan struct{})}
 		close(gate.open)
-		t.Cleanup(gate.to.CloseIdleConnections)
+		t.Cleanup(gate.next.CloseIdleConnections)
 		cfg := &Config{}
 		cfg.Client.Transport = &http.Client{Transport: gate}
 		client, err := azcosmos.NewClientFromConnectionString(srv.ConnectionString(), nil)
@@ -101,7 +101,7 @@ func testConformanceAsAzure(t *testing.T) {
 		}
 		refused := map[int]bool{}
 		return storetest.SinkHarness[Document]{
-			Sink: into(t, srv, cfg),
+			Sink: openSink(t, srv, cfg),
 			Record: func(i int) Document {
 				d := document(i)
 				if refused[i] { // the body contradicts the partition key
@@ -123,7 +123,7 @@ func testConformanceAsAzure(t *testing.T) {
 
 // gate is a network that can be held up, and broken.
 type gate struct {
-	to *http.Transport
+	next *http.Transport
 
 	mu     sync.Mutex
 	open   chan struct{}
@@ -139,7 +139,7 @@ func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	select {
 	case <-open:
-		return g.to.RoundTrip(r)
+		return g.next.RoundTrip(r)
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
 	}

@@ -133,7 +133,7 @@ type record struct {
 	named bool                  // the body has the id
 	bytes int                   // estimated size in a batch
 
-	since     time.Duration // when it was queued, by the sink's clock
+	queued    time.Duration // when it was queued, by the sink's clock
 	step      step          // what goes out next
 	etag      string        // the version that is to be replaced; empty: any
 	attempts  int           // steps of a conditional write after the first

@@ -43,7 +43,7 @@ func embedded(t testing.TB, c emulator.CosmosContainer, cfg *emulator.CosmosConf
 	return srv
 }
 
-func into(t testing.TB, srv *emulator.Cosmos, cfg *Config) *Sink {
+func openSink(t testing.TB, srv *emulator.Cosmos, cfg *Config) *Sink {
 	t.Helper()
 	return open(t, srv.Endpoint(), srv.Key(), cfg)
 }
@@ -151,7 +151,7 @@ func TestEmulator(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := embedded(t, c.container, nil)
-			s := into(t, srv, &c.cfg)
+			s := openSink(t, srv, &c.cfg)
 			const n = 3000
 			d := deliver(t.Context(), s, 1000, func(i int) (Document, bool) { return c.document(i), i < n })
 			st, all := stats(t, srv), srv.Stats()
@@ -170,7 +170,7 @@ func TestEmulator(t *testing.T) {
 
 func TestCheckOfContainer(t *testing.T) {
 	srv := embedded(t, emulator.CosmosContainer{}, nil)
-	if err := into(t, srv, nil).Check(t.Context()); err != nil {
+	if err := openSink(t, srv, nil).Check(t.Context()); err != nil {
 		t.Error(err)
 	}
 	for want, s := range map[string]func() (*Sink, error){
@@ -199,7 +199,7 @@ func TestEmulatorSplits(t *testing.T) {
 	need.RealTime(t)
 	for _, mode := range []Mode{Bulk, Point} {
 		srv := embedded(t, emulator.CosmosContainer{Partitions: 2}, nil)
-		s := into(t, srv, &Config{Mode: mode, RU: 1e6})
+		s := openSink(t, srv, &Config{Mode: mode, RU: 1e6})
 		const n = 10_000
 		d := deliver(t.Context(), s, 2000, func(i int) (Document, bool) {
 			if i%2000 == 1999 {
@@ -240,7 +240,7 @@ func TestEmulatorFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := into(t, srv, nil)
+	s := openSink(t, srv, nil)
 	const n, ids = 6000, 2000
 	d := deliver(t.Context(), s, 500, func(i int) (Document, bool) {
 		doc := document(i % ids)
@@ -286,7 +286,7 @@ func TestEmulatorZombie(t *testing.T) {
 		}
 	}
 	run := func(epoch, from, to int64) func() {
-		s := into(t, srv, &Config{MaxOperations: 20, Timeout: 100 * time.Millisecond}) // so that some requests are given up and land later
+		s := openSink(t, srv, &Config{MaxOperations: 20, Timeout: 100 * time.Millisecond}) // so that some requests are given up and land later
 		return func() {
 			d := deliver(t.Context(), s, ids/2, func(i int) (Document, bool) {
 				sequence := from + int64(i)
@@ -335,7 +335,7 @@ func TestEmulatorCosts(t *testing.T) {
 		}
 		return r.Cost
 	}
-	s := into(t, srv, nil)
+	s := openSink(t, srv, nil)
 	plain, plainAgain := cost(s, document(1)), cost(s, document(1))
 	at := func(sequence int64) Document {
 		d := document(2)
@@ -343,9 +343,9 @@ func TestEmulatorCosts(t *testing.T) {
 		return d
 	}
 	fresh, known, repeated := cost(s, at(1)), cost(s, at(2)), cost(s, at(2))
-	other := into(t, srv, nil)
+	other := openSink(t, srv, nil)
 	unknown, behind := cost(other, at(3)), cost(other, at(1))
-	stale := cost(into(t, srv, nil), at(1))
+	stale := cost(openSink(t, srv, nil), at(1))
 	t.Logf("upsert %.2f new, %.2f over another; conditional %.2f new, %.2f over a known one, %.2f over an unknown one; repeat %.2f, %.2f, of an unknown one %.2f", plain, plainAgain, fresh, known, unknown, repeated, behind, stale)
 	if fresh > plain+0.25 || known > plainAgain+0.25 || unknown > plainAgain+2.6 || repeated != 0 || behind != 0 || stale > 2.6 {
 		t.Error("more than the package comment says")
@@ -355,7 +355,7 @@ func TestEmulatorCosts(t *testing.T) {
 // A key that is revoked for a while: everything waits, nothing is rejected.
 func TestEmulatorKeyRevoked(t *testing.T) {
 	srv := embedded(t, emulator.CosmosContainer{Partitions: 2}, nil)
-	s := into(t, srv, nil)
+	s := openSink(t, srv, nil)
 	const n = 10_000
 	d := deliver(t.Context(), s, 500, func(i int) (Document, bool) {
 		if i == 2000 {
@@ -385,7 +385,7 @@ func TestEmulatorPacing(t *testing.T) {
 	need.RealTime(t)
 	const ru, stretch = 20_000, 3 * time.Second
 	srv := embedded(t, emulator.CosmosContainer{Partitions: 2, Throughput: ru}, nil)
-	s := into(t, srv, &Config{RU: ru})
+	s := openSink(t, srv, &Config{RU: ru})
 	ctx, stop := context.WithCancel(t.Context())
 	result := make(chan *delivery, 1)
 	go func() { result <- deliver(ctx, s, 5_000, upTo(1<<30)) }()
@@ -415,7 +415,7 @@ func TestEmulatorPacing(t *testing.T) {
 func TestEmulatorThrottles(t *testing.T) {
 	const ru, n = 5000, 2500 // 15,700 RU, which any machine can ask for in three seconds
 	srv := embedded(t, emulator.CosmosContainer{Partitions: 1, Throughput: ru}, nil)
-	s := into(t, srv, nil)
+	s := openSink(t, srv, nil)
 	d := deliver(t.Context(), s, 1000, upTo(n))
 	all := srv.Stats()
 	t.Logf("%d of %d operations throttled", all.Throttled, all.Operations)

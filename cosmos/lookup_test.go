@@ -11,7 +11,7 @@ import (
 // TestLookup: documents are read in bulk, with what they record; answers that fail are asked for again.
 func TestLookup(t *testing.T) {
 	srv := embedded(t, emulator.CosmosContainer{Partitions: 2}, nil)
-	s := into(t, srv, nil)
+	s := openSink(t, srv, nil)
 	document := func(i int) Document {
 		return Document{ID: fmt.Sprint(i), PartitionKey: []any{fmt.Sprintf("k%d", i%3)}, Body: fmt.Appendf(nil, `{"key":"k%d"}`, i%3), Source: &Source{Topic: "hub 1", Partition: "0", Sequence: int64(i)}}
 	}

@@ -22,10 +22,10 @@ import (
 func TestOutcomesOfOperations(t *testing.T) {
 	for _, c := range []struct {
 		status, sub int
-		after       time.Duration
+		retryAfter  time.Duration
 		want        error // nil: a RetryError with after
 	}{
-		{status: 429, sub: 3200, after: 1500 * time.Millisecond},
+		{status: 429, sub: 3200, retryAfter: 1500 * time.Millisecond},
 		{status: 408}, {status: 449}, {status: 503}, {status: 424}, {status: 410, sub: 1022}, {status: 404, sub: 1002},
 		{status: 400, want: sluice.ErrRejected}, {status: 413, want: sluice.ErrRejected},
 		{status: 404, want: sluice.ErrRejected}, {status: 403, sub: 1014, want: sluice.ErrRejected},
@@ -41,13 +41,13 @@ func TestOutcomesOfOperations(t *testing.T) {
 				if op.ResourceBody["id"] != "1" {
 					return nil
 				}
-				return map[string]any{"statusCode": c.status, "subStatusCode": c.sub, "requestCharge": 0.5, "retryAfterMilliseconds": c.after.Milliseconds()}
+				return map[string]any{"statusCode": c.status, "subStatusCode": c.sub, "requestCharge": 0.5, "retryAfterMilliseconds": c.retryAfter.Milliseconds()}
 			}
 			results := submit(t, f.open(t, nil), document(0), document(1), document(2))
 			if results[0].Err != nil || results[2].Err != nil {
 				t.Errorf("the neighbours: %v, %v", results[0].Err, results[2].Err)
 			}
-			expect(t, results[1], c.status, c.sub, c.after, c.want, "", 0.5)
+			expect(t, results[1], c.status, c.sub, c.retryAfter, c.want, "", 0.5)
 		})
 	}
 }
@@ -78,10 +78,10 @@ func expect(t *testing.T, r driver.WriteResult, status, sub int, after time.Dura
 func TestOutcomesOfRequests(t *testing.T) {
 	for _, c := range []struct {
 		status, sub int
-		after       time.Duration
+		retryAfter  time.Duration
 		want        error
 	}{
-		{status: 429, sub: 3200, after: 1500 * time.Millisecond},
+		{status: 429, sub: 3200, retryAfter: 1500 * time.Millisecond},
 		{status: 408}, {status: 449}, {status: 503}, {status: 410, sub: 1022}, {status: 410, sub: 1002}, {status: 404, sub: 1002},
 		{status: 401, want: sluice.ErrOutage}, {status: 403, want: sluice.ErrOutage}, {status: 404, sub: 1003, want: sluice.ErrOutage}, {status: 404, want: sluice.ErrOutage},
 		{status: 500, want: sluice.ErrOutage}, {status: 502, want: sluice.ErrOutage}, {status: 409, want: sluice.ErrOutage}, {status: 302, want: sluice.ErrOutage},
@@ -91,14 +91,14 @@ func TestOutcomesOfRequests(t *testing.T) {
 			f := newFake(t)
 			f.answer = func(w http.ResponseWriter, r *http.Request, batch []fakeOperation) bool {
 				w.Header().Set("x-ms-substatus", strconv.Itoa(c.sub))
-				w.Header().Set("x-ms-retry-after-ms", strconv.FormatInt(c.after.Milliseconds(), 10))
+				w.Header().Set("x-ms-retry-after-ms", strconv.FormatInt(c.retryAfter.Milliseconds(), 10))
 				w.Header().Set("x-ms-activity-id", "a-1")
 				w.WriteHeader(c.status)
 				fmt.Fprint(w, `{"code":"Code","message":"in the account's words\nand more"}`)
 				return true
 			}
 			for _, r := range submit(t, f.open(t, nil), document(0), document(1)) {
-				expect(t, r, c.status, c.sub, c.after, c.want, "a-1", 0)
+				expect(t, r, c.status, c.sub, c.retryAfter, c.want, "a-1", 0)
 				if !strings.Contains(r.Err.Error(), "(in the account's words)") {
 					t.Errorf("%v", r.Err)
 				}

@@ -17,7 +17,7 @@ import (
 func TestPatch(t *testing.T) {
 	for _, mode := range []Mode{Bulk, Point} {
 		srv := embedded(t, emulator.CosmosContainer{}, nil)
-		s := into(t, srv, &Config{Mode: mode})
+		s := openSink(t, srv, &Config{Mode: mode})
 		at := func(id string, body string, op Operation) Document {
 			return Document{ID: id, PartitionKey: []any{"k"}, Body: []byte(body), Operation: op}
 		}
@@ -70,7 +70,7 @@ func stored(t testing.TB, srv *emulator.Cosmos, id string) string {
 func TestPatchOfEvents(t *testing.T) {
 	for _, mode := range []Mode{Bulk, Point} {
 		srv := embedded(t, emulator.CosmosContainer{}, nil)
-		first := into(t, srv, &Config{Mode: mode})
+		first := openSink(t, srv, &Config{Mode: mode})
 		if r := submit(t, first, Document{ID: "1", PartitionKey: []any{"k"}, Body: []byte(`{"key":"k"}`)}); r[0].Err != nil {
 			t.Fatal(r[0].Err)
 		}
@@ -82,19 +82,19 @@ func TestPatchOfEvents(t *testing.T) {
 				t.Errorf("event %d: %v", sequence, r[0].Err)
 			}
 		}
-		second := into(t, srv, &Config{Mode: mode})
+		second := openSink(t, srv, &Config{Mode: mode})
 		for _, s := range []struct {
 			sink     *Sink
 			sequence int64
-			at       string
+			time     string
 			times    string
 		}{
 			{first, 5, `"at":5`, `"times":1`}, {first, 5, `"at":5`, `"times":1`}, {second, 4, `"at":5`, `"times":1`}, {second, 5, `"at":5`, `"times":1`},
 			{second, 6, `"at":6`, `"times":2`}, {first, 7, `"at":7`, `"times":3`}, {second, 6, `"at":7`, `"times":3`},
 		} {
 			patched(s.sink, s.sequence)
-			if got := stored(t, srv, "1"); !strings.Contains(got, s.at) || !strings.Contains(got, s.times) {
-				t.Errorf("mode %d, event %d: document %s, want %s, %s", mode, s.sequence, got, s.at, s.times)
+			if got := stored(t, srv, "1"); !strings.Contains(got, s.time) || !strings.Contains(got, s.times) {
+				t.Errorf("mode %d, event %d: document %s, want %s, %s", mode, s.sequence, got, s.time, s.times)
 			}
 		}
 		missing := Document{ID: "2", PartitionKey: []any{"k"}, Operation: Patch, Source: &Source{Topic: "t", Partition: "0", Epoch: 1, Sequence: 8}, Body: []byte(`[{"op":"set","path":"/a","value":1}]`)}

@@ -40,7 +40,7 @@ func newQueue(s *Sink, id string, span partitionkey.Range) *queue {
 
 // push queues a record. It returns false if the queue is closed.
 func (q *queue) push(r *record) bool {
-	r.since = q.sink.clock.Elapsed()
+	r.queued = q.sink.clock.Elapsed()
 	r.bytes = r.size()
 	q.mu.Lock()
 	if q.closed {
@@ -136,7 +136,7 @@ func (q *queue) due() (n int, wait time.Duration, over bool) {
 	if q.inFlight == 0 {
 		patience = cfg.idleFlushAfter()
 	}
-	if wait = q.waiting.first().since + patience - now; wait > 0 {
+	if wait = q.waiting.first().queued + patience - now; wait > 0 {
 		return 0, wait, false
 	}
 	return n, 0, false
@@ -156,12 +156,12 @@ func (q *queue) estimate(n int) (int, float64) {
 type batchStats struct {
 	operations int
 	throttled  bool
-	after      time.Duration // how long the account asks to wait
+	retryAfter time.Duration // how long the account asks to wait
 	cost       float64
 }
 
 func (f *batchStats) throttle(after time.Duration) {
-	f.throttled, f.after = true, max(f.after, after)
+	f.throttled, f.retryAfter = true, max(f.retryAfter, after)
 }
 
 // add adds what the queue has learnt from another request.
@@ -169,7 +169,7 @@ func (f *batchStats) add(g batchStats) {
 	f.operations += g.operations
 	f.cost += g.cost
 	if g.throttled {
-		f.throttle(g.after)
+		f.throttle(g.retryAfter)
 	}
 }
 
@@ -180,7 +180,7 @@ func (q *queue) sendBatch(ctx context.Context, batch []*record, reserved float64
 	if q.budget != nil {
 		q.budget.Settle(reserved, f.cost)
 		if f.throttled {
-			q.budget.Hold(f.after)
+			q.budget.Hold(f.retryAfter)
 		}
 	}
 	q.mu.Lock()
@@ -190,7 +190,7 @@ func (q *queue) sendBatch(ctx context.Context, batch []*record, reserved float64
 	now := q.sink.clock.Elapsed()
 	switch {
 	case f.throttled:
-		q.holdUntil = max(q.holdUntil, now+f.after)
+		q.holdUntil = max(q.holdUntil, now+f.retryAfter)
 		if began >= q.lastCut { // requests sent before the cut give no new information
 			q.window, q.lastCut = max(1, q.window/2), now
 		}

@@ -105,7 +105,7 @@ func (q *queue) fail(batch []*record, e *Error, v outcome, after time.Duration) 
 // operation is the account's response for one record.
 type operation struct {
 	status, sub int
-	after       time.Duration
+	retryAfter  time.Duration
 	cost        float64
 	etag        string
 	body        []byte
@@ -158,7 +158,7 @@ func parseOperation(value []byte, version bool) (op operation) {
 				op.cost = ru
 			}
 		case "retryAfterMilliseconds":
-			op.after = milliseconds(strconv.ParseFloat(string(value), 64))
+			op.retryAfter = milliseconds(strconv.ParseFloat(string(value), 64))
 		case "eTag":
 			if version {
 				op.etag = unquote(value)
@@ -191,7 +191,7 @@ func (q *queue) completeOne(r *record, op *operation, l *batchResult) {
 		return
 	}
 	if op.status == http.StatusTooManyRequests {
-		l.throttle(op.after)
+		l.throttle(op.retryAfter)
 	}
 	e := l.last
 	if e.Status != op.status || e.SubStatus != op.sub || e.Document != "" {
@@ -214,7 +214,7 @@ func (q *queue) completeOne(r *record, op *operation, l *batchResult) {
 		q.sink.awaitRoutes([]*record{r}, q, e)
 		return
 	}
-	q.sink.finish(r, e.result(v, op.after, r.cost))
+	q.sink.finish(r, e.result(v, op.retryAfter, r.cost))
 }
 
 // sendOne sends a record in a request of its own.
@@ -247,7 +247,7 @@ func (q *queue) sendOne(ctx context.Context, r *record) batchStats {
 		return batchStats{}
 	}
 	op := operation{
-		status: req.status, sub: subStatus(req.head), after: retryAfter(req.head), cost: charge(req.head),
+		status: req.status, sub: subStatus(req.head), retryAfter: retryAfter(req.head), cost: charge(req.head),
 		etag: req.head.Get("etag"), body: req.answer.Bytes(),
 	}
 	l := batchResult{last: q.sink.account.errorOf(req)}

@@ -85,7 +85,7 @@ func TestUniqueKeys(t *testing.T) {
 func TestDelete(t *testing.T) {
 	srv := embedded(t, emulator.CosmosContainer{}, nil)
 	for _, mode := range []Mode{Bulk, Point} {
-		s := into(t, srv, &Config{Mode: mode})
+		s := openSink(t, srv, &Config{Mode: mode})
 		kept, gone := document(1), document(2)
 		for _, r := range submit(t, s, kept, gone) {
 			if r.Err != nil {

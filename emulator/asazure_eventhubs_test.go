@@ -21,14 +21,14 @@ func asAzure(hubs emulator.EventHubsAsAzure) *emulator.Config {
 
 func properties(t *testing.T, c *azeventhubs.ConsumerClient) azeventhubs.PartitionProperties {
 	t.Helper()
-	props, err := c.GetPartitionProperties(within(t), "0", nil)
+	props, err := c.GetPartitionProperties(testContext(t), "0", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return props
 }
 
-func at(sequence int64, inclusive bool) *azeventhubs.PartitionClientOptions {
+func startAt(sequence int64, inclusive bool) *azeventhubs.PartitionClientOptions {
 	return &azeventhubs.PartitionClientOptions{StartPosition: azeventhubs.StartPosition{SequenceNumber: &sequence, Inclusive: inclusive}}
 }
 
@@ -81,7 +81,7 @@ func TestEarlierEvents(t *testing.T) {
 	srv := start(t, one("h", 1), asAzure(emulator.EventHubsAsAzure{EarlierEvents: 3}))
 	p := producer(t, srv, "h")
 	send(t, p, to0(), numbered(0, 10)...)
-	offset := receive(t, partition(t, consumer(t, srv, "h", "$Default", ""), "0", at(9, true)), 1)[0].Offset
+	offset := receive(t, partition(t, consumer(t, srv, "h", "$Default", ""), "0", startAt(9, true)), 1)[0].Offset
 	s := session(t, srv)
 	begin := func(selector string) *amqp.Receiver {
 		return receiver(t, s, fromZero, &amqp.ReceiverOptions{Filters: []amqp.LinkFilter{amqp.NewSelectorFilter("amqp.annotation." + selector)}})
@@ -104,7 +104,7 @@ func TestEarlierEvents(t *testing.T) {
 			t.Errorf("after event %d comes event %d", end-1, first)
 		}
 		for _, r := range []*amqp.Receiver{after, latest, before} {
-			if err := r.Close(within(t)); err != nil {
+			if err := r.Close(testContext(t)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -155,7 +155,7 @@ func TestRuntimeCalls(t *testing.T) {
 		began := time.Now()
 		answered, refused := 0, 0
 		for range 20 {
-			switch _, err := c.GetPartitionProperties(within(t), "0", nil); {
+			switch _, err := c.GetPartitionProperties(testContext(t), "0", nil); {
 			case err == nil:
 				answered++
 			case strings.Contains(err.Error(), "503"):
@@ -180,15 +180,15 @@ func TestConnectionQuota(t *testing.T) {
 	one, two := consumer(t, srv, "h", "$Default", ""), consumer(t, srv, "h", "$Default", "")
 	properties(t, one)
 	properties(t, two)
-	_, err := consumer(t, srv, "h", "$Default", "").GetPartitionProperties(within(t), "0", nil)
+	_, err := consumer(t, srv, "h", "$Default", "").GetPartitionProperties(testContext(t), "0", nil)
 	if err == nil {
 		t.Fatal("a third connection was not refused")
 	}
 	wantText(t, err, "amqp:resource-limit-exceeded", "ConnectionsQuotaExceeded for namespace: ")
-	if err := two.Close(within(t)); err != nil {
+	if err := two.Close(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	for ctx := within(t); ; {
+	for ctx := testContext(t); ; {
 		c := consumer(t, srv, "h", "$Default", "")
 		_, err := c.GetPartitionProperties(ctx, "0", nil)
 		if err == nil {
@@ -225,13 +225,13 @@ func TestIdleLink(t *testing.T) {
 		_, err := waiting.Receive(ctx, nil) // the server has the credit
 		return err
 	})
-	_, err := idle.Receive(within(t), nil)
+	_, err := idle.Receive(testContext(t), nil)
 	if condition(err) != "amqp:link:detach-forced" {
 		t.Errorf("the idle receiver: %v", err)
 	} else {
 		wantText(t, err, "AmqpEventHubConsumer.IdleTimerExpired: Idle timeout: 00:00:00")
 	}
-	for ctx := within(t); ; <-time.After(400 * time.Millisecond) { // twice the limit
+	for ctx := testContext(t); ; <-time.After(400 * time.Millisecond) { // twice the limit
 		if err := l.Send(ctx, amqp.NewMessage([]byte("c")), nil); condition(err) == "amqp:link:detach-forced" {
 			wantText(t, err, "AmqpEventHubPublisher.IdleTimerExpired")
 			break
@@ -239,7 +239,7 @@ func TestIdleLink(t *testing.T) {
 			t.Fatalf("the idle sender: %v", err)
 		}
 	}
-	if err := requests.Close(within(t)); err != nil {
+	if err := requests.Close(testContext(t)); err != nil {
 		t.Errorf("$management: %v", err)
 	}
 	retryIfSlow(t, limit, func(ctx context.Context) error {
@@ -279,7 +279,7 @@ func TestIdleConnection(t *testing.T) {
 		})
 		select {
 		case <-conn.Done():
-		case <-within(t).Done():
+		case <-testContext(t).Done():
 			t.Fatal("the connection was not closed")
 		}
 		if age := time.Since(began); age < want {
@@ -300,7 +300,7 @@ func TestKnownGroups(t *testing.T) {
 		hub, name string
 		known     bool
 	}{{"h", "$Default", true}, {"h", "app", false}, {"i", "app", true}, {"i", "$default", true}, {"i", "other", false}} {
-		_, err := partition(t, consumer(t, srv, group.hub, group.name, ""), "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest}).ReceiveEvents(within(t), 1, nil)
+		_, err := partition(t, consumer(t, srv, group.hub, group.name, ""), "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest}).ReceiveEvents(testContext(t), 1, nil)
 		if group.known != (err == nil) || err != nil && !strings.Contains(err.Error(), "amqp:not-found") {
 			t.Errorf("%+v: %v", group, err)
 		}
@@ -312,7 +312,7 @@ func TestReceiverName(t *testing.T) {
 	srv := start(t, one("h", 1), asAzure(emulator.EventHubsAsAzure{ReceiverName: 64}))
 	send(t, producer(t, srv, "h"), to0(), "a")
 	for _, name := range []string{strings.Repeat("ä", 64), strings.Repeat("a", 65)} {
-		_, err := partition(t, consumer(t, srv, "h", "$Default", name), "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest}).ReceiveEvents(within(t), 1, nil)
+		_, err := partition(t, consumer(t, srv, "h", "$Default", name), "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest}).ReceiveEvents(testContext(t), 1, nil)
 		if tooLong := len([]rune(name)) > 64; tooLong != (err != nil) || err != nil && !strings.Contains(err.Error(), "at most 64 characters") {
 			t.Errorf("a name of %d characters: %v", len([]rune(name)), err)
 		}
@@ -330,13 +330,13 @@ func TestEnvelopeRouting(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 8 {
-			if err := l.Send(within(t), &amqp.Message{Format: 0x80013700, Data: [][]byte{data}}, nil); err != nil {
+			if err := l.Send(testContext(t), &amqp.Message{Format: 0x80013700, Data: [][]byte{data}}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
 		full := 0
 		for id := range 4 {
-			props, err := producer(t, srv, "h").GetPartitionProperties(within(t), fmt.Sprint(id), nil)
+			props, err := producer(t, srv, "h").GetPartitionProperties(testContext(t), fmt.Sprint(id), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -360,12 +360,12 @@ func TestLateRefusal(t *testing.T) {
 		"The last sequence number in the system is '0'": {Filters: []amqp.LinkFilter{amqp.NewSelectorFilter("amqp.annotation.x-opt-sequence-number > '5'")}},
 		"with a higher epoch '2' already exists":        {Properties: map[string]any{"com.microsoft:epoch": int64(1)}},
 	} {
-		l, err := session(t, srv).NewReceiver(within(t), address, options)
+		l, err := session(t, srv).NewReceiver(testContext(t), address, options)
 		if err != nil {
 			t.Errorf("the attach is refused: %v", err)
 			continue
 		}
-		_, err = l.Receive(within(t), nil)
+		_, err = l.Receive(testContext(t), nil)
 		wantText(t, err, want)
 	}
 }
@@ -387,7 +387,7 @@ func TestGeo(t *testing.T) {
 	cfg.Control = "127.0.0.1:0"
 	srv := start(t, one("h", 1), cfg)
 	p, c := producer(t, srv, "h"), consumer(t, srv, "h", "$Default", "")
-	if props, err := c.GetEventHubProperties(within(t), nil); err != nil || !props.GeoReplicationEnabled {
+	if props, err := c.GetEventHubProperties(testContext(t), nil); err != nil || !props.GeoReplicationEnabled {
 		t.Errorf("%+v, %v", props, err)
 	}
 	if got := properties(t, c).LastEnqueuedOffset; got != "1:-1:-1" {
@@ -427,7 +427,7 @@ func TestGeo(t *testing.T) {
 	}
 	refused := func(offset string) {
 		t.Helper()
-		_, err := partition(t, consumer(t, srv, "h", "$Default", ""), "0", atOffset(offset)).ReceiveEvents(within(t), 1, nil)
+		_, err := partition(t, consumer(t, srv, "h", "$Default", ""), "0", atOffset(offset)).ReceiveEvents(testContext(t), 1, nil)
 		if err == nil {
 			t.Fatalf("offset %s was not refused", offset)
 		}
@@ -439,7 +439,7 @@ func TestGeo(t *testing.T) {
 	promote(`{"forced": true}`, `{"epoch":3}`)
 	send(t, producer(t, srv, "h"), to0(), "d")
 	refused(events[2].Offset)
-	last := receive(t, partition(t, consumer(t, srv, "h", "$Default", ""), "0", at(2, false)), 1)[0]
+	last := receive(t, partition(t, consumer(t, srv, "h", "$Default", ""), "0", startAt(2, false)), 1)[0]
 	if !strings.HasPrefix(last.Offset, "3:") {
 		t.Errorf("the last offset is %s", last.Offset)
 	}
@@ -456,11 +456,11 @@ func TestRandomBusy(t *testing.T) {
 		s := session(t, srv)
 		var l *amqp.Sender
 		for l == nil {
-			l, _ = s.NewSender(within(t), "h", nil)
+			l, _ = s.NewSender(testContext(t), "h", nil)
 		}
 		outcomes := ""
 		for range 100 {
-			switch err := l.Send(within(t), amqp.NewMessage([]byte("a")), nil); {
+			switch err := l.Send(testContext(t), amqp.NewMessage([]byte("a")), nil); {
 			case err == nil:
 				outcomes += "."
 			case strings.Contains(err.Error(), "com.microsoft:server-busy"):

@@ -39,14 +39,14 @@ func TestBusMessageQuotas(t *testing.T) {
 		return m
 	}
 	for _, m := range []*azservicebus.Message{id(128), properties(3, 20<<10)} {
-		must(t, s.SendMessage(within(t), m, nil))
+		must(t, s.SendMessage(testContext(t), m, nil))
 	}
 	refused := func(m *azservicebus.Message, want string) {
 		t.Helper()
-		b, err := s.NewMessageBatch(within(t), nil)
+		b, err := s.NewMessageBatch(testContext(t), nil)
 		must(t, err)
 		must(t, b.AddMessage(m, nil))
-		for _, err := range []error{s.SendMessage(within(t), m, nil), s.SendMessageBatch(within(t), b, nil)} {
+		for _, err := range []error{s.SendMessage(testContext(t), m, nil), s.SendMessageBatch(testContext(t), b, nil)} {
 			if err == nil || !strings.Contains(err.Error(), want) { // the library wraps neither condition
 				t.Errorf("%v, not %s", err, want)
 			}
@@ -55,7 +55,7 @@ func TestBusMessageQuotas(t *testing.T) {
 	refused(id(129), "com.microsoft:argument-out-of-range")
 	refused(properties(1, 33<<10), "amqp:invalid-field")
 	refused(properties(4, 20<<10), "amqp:invalid-field")
-	if _, err := s.ScheduleMessages(within(t), []*azservicebus.Message{id(129)}, time.Now().Add(time.Hour), nil); err == nil {
+	if _, err := s.ScheduleMessages(testContext(t), []*azservicebus.Message{id(129)}, time.Now().Add(time.Hour), nil); err == nil {
 		t.Error("scheduled a message whose id is too long")
 	}
 	receiveText(t, busReceiver(t, c, "orders", nil), "", "")
@@ -65,23 +65,23 @@ func TestBusMessageQuotas(t *testing.T) {
 // both limits from the link.
 func TestBusLargeMessages(t *testing.T) {
 	_, c, s := busAsAzure(t, emulator.ServiceBusAsAzure{LargeMessages: 4 << 10}, true)
-	b, err := s.NewMessageBatch(within(t), nil)
+	b, err := s.NewMessageBatch(testContext(t), nil)
 	must(t, err)
 	large := &azservicebus.Message{Body: bytes.Repeat([]byte("large"), 600_000)}
 	if err := b.AddMessage(large, nil); !errors.Is(err, azservicebus.ErrMessageTooLarge) {
 		t.Fatalf("add 3 MB to a batch: %v", err)
 	}
-	must(t, s.SendMessage(within(t), large, nil))
-	ms, err := busReceiver(t, c, "orders", nil).ReceiveMessages(within(t), 1, nil)
+	must(t, s.SendMessage(testContext(t), large, nil))
+	ms, err := busReceiver(t, c, "orders", nil).ReceiveMessages(testContext(t), 1, nil)
 	must(t, err)
 	if !bytes.Equal(ms[0].Body, large.Body) {
 		t.Fatalf("received %d bytes", len(ms[0].Body))
 	}
-	b, err = s.NewMessageBatch(within(t), &azservicebus.MessageBatchOptions{MaxBytes: 4 << 20})
+	b, err = s.NewMessageBatch(testContext(t), &azservicebus.MessageBatchOptions{MaxBytes: 4 << 20})
 	must(t, err)
 	must(t, b.AddMessage(large, nil))
-	wantCondition(t, "a batch of 3 MB", s.SendMessageBatch(within(t), b, nil), amqp.ErrCondMessageSizeExceeded)
-	if err := s.SendMessage(within(t), &azservicebus.Message{Body: make([]byte, 5<<20)}, nil); !errors.Is(err, azservicebus.ErrMessageTooLarge) {
+	wantCondition(t, "a batch of 3 MB", s.SendMessageBatch(testContext(t), b, nil), amqp.ErrCondMessageSizeExceeded)
+	if err := s.SendMessage(testContext(t), &azservicebus.Message{Body: make([]byte, 5<<20)}, nil); !errors.Is(err, azservicebus.ErrMessageTooLarge) {
 		t.Fatalf("send 5 MB: %v", err)
 	}
 }
@@ -92,13 +92,13 @@ func TestBusEntitySizes(t *testing.T) {
 		a := busAdmin(t, srv, srv.AdminConnectionString())
 		for size, valid := range map[int32]bool{1024: true, 5 << 10: true, 80 << 10: premium, 1025: false, 512: false} {
 			name := fmt.Sprint("q", size)
-			_, err := a.CreateQueue(within(t), name, &admin.CreateQueueOptions{Properties: &admin.QueueProperties{MaxSizeInMegabytes: &size}})
-			_, err2 := a.CreateTopic(within(t), name+"t", &admin.CreateTopicOptions{Properties: &admin.TopicProperties{MaxSizeInMegabytes: &size}})
+			_, err := a.CreateQueue(testContext(t), name, &admin.CreateQueueOptions{Properties: &admin.QueueProperties{MaxSizeInMegabytes: &size}})
+			_, err2 := a.CreateTopic(testContext(t), name+"t", &admin.CreateTopicOptions{Properties: &admin.TopicProperties{MaxSizeInMegabytes: &size}})
 			if (err == nil) != valid || (err2 == nil) != valid {
 				t.Errorf("premium %t, %d MB: %v, %v", premium, size, err, err2)
 			}
 		}
-		_, err := a.CreateQueue(within(t), "short", &admin.CreateQueueOptions{Properties: &admin.QueueProperties{LockDuration: to.Ptr("PT4S")}})
+		_, err := a.CreateQueue(testContext(t), "short", &admin.CreateQueueOptions{Properties: &admin.QueueProperties{LockDuration: to.Ptr("PT4S")}})
 		wantStatus(t, "a lock of 4 seconds", err, http.StatusBadRequest)
 	}
 	_, err := emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: "q", Lock: time.Second}}, nil,
@@ -114,13 +114,13 @@ func TestBusConnectionQuotas(t *testing.T) {
 	first := busReceiver(t, c, "orders", nil)
 	receiveText(t, first, "a")
 	receiveText(t, busReceiver(t, c, "orders", nil), "b")
-	_, err := busReceiver(t, c, "orders", nil).ReceiveMessages(within(t), 1, nil)
+	_, err := busReceiver(t, c, "orders", nil).ReceiveMessages(testContext(t), 1, nil)
 	wantCondition(t, "a third receiver", err, amqp.ErrCondResourceLimitExceeded)
-	must(t, first.Close(within(t)))
+	must(t, first.Close(testContext(t)))
 	sendText(t, s, "c")
 	receiveText(t, busReceiver(t, c, "orders", nil), "c")
 	sendText(t, busSender(t, busClient(t, srv.ConnectionString()), "orders"), "d")
-	if err := busSender(t, busClient(t, srv.ConnectionString()), "orders").SendMessage(within(t), &azservicebus.Message{}, nil); err == nil {
+	if err := busSender(t, busClient(t, srv.ConnectionString()), "orders").SendMessage(testContext(t), &azservicebus.Message{}, nil); err == nil {
 		t.Error("a third connection was accepted")
 	}
 }
@@ -128,15 +128,15 @@ func TestBusConnectionQuotas(t *testing.T) {
 func TestBusIdle(t *testing.T) {
 	need.RealTime(t)
 	srv, _, _ := busAsAzure(t, emulator.ServiceBusAsAzure{IdleLink: 50 * time.Millisecond}, false)
-	conn, err := amqp.Dial(within(t), "amqp://"+srv.Addr(), &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
+	conn, err := amqp.Dial(testContext(t), "amqp://"+srv.Addr(), &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
-	session, err := conn.NewSession(within(t), nil)
+	session, err := conn.NewSession(testContext(t), nil)
 	must(t, err)
 	l := sender(t, session, "orders")
-	for end := within(t); end.Err() == nil; {
+	for end := testContext(t); end.Err() == nil; {
 		<-time.After(100 * time.Millisecond)
-		if err := l.Send(within(t), &amqp.Message{Data: [][]byte{nil}}, nil); err != nil {
+		if err := l.Send(testContext(t), &amqp.Message{Data: [][]byte{nil}}, nil); err != nil {
 			if got := condition(err); got != "amqp:link:detach-forced" || !strings.Contains(err.Error(), "AmqpMessagePublisher.IdleTimerExpired") {
 				t.Errorf("%s: %v", got, err)
 			}
@@ -149,10 +149,10 @@ func TestBusIdle(t *testing.T) {
 // Dead letters are an entity like any other; the client writes their name as it likes.
 func TestBusIdleDeadLetters(t *testing.T) {
 	srv, _, _ := busAsAzure(t, emulator.ServiceBusAsAzure{IdleLink: 50 * time.Millisecond}, false)
-	conn, err := amqp.Dial(within(t), "amqp://"+srv.Addr(), &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
+	conn, err := amqp.Dial(testContext(t), "amqp://"+srv.Addr(), &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
-	s, err := conn.NewSession(within(t), nil)
+	s, err := conn.NewSession(testContext(t), nil)
 	must(t, err)
 	idle := receiver(t, s, "orders/$DeadLetterQueue", &amqp.ReceiverOptions{Credit: -1})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -166,7 +166,7 @@ func TestBusRandomBusy(t *testing.T) {
 	_, _, s := busAsAzure(t, emulator.ServiceBusAsAzure{RandomBusy: 0.3}, false)
 	busy := 0
 	for range 200 {
-		err := s.SendMessage(within(t), &azservicebus.Message{}, nil)
+		err := s.SendMessage(testContext(t), &azservicebus.Message{}, nil)
 		var e *amqp.Error
 		switch {
 		case err == nil:

@@ -107,8 +107,8 @@ func (a *authority) verify(token, audience string) (grant, tokenError) {
 	return verify(a.keys, a.now(), token, audience)
 }
 
-// within reports whether path is the granted entity or below it.
-func within(granted, path string) bool {
+// covers reports whether path is the granted entity or below it.
+func covers(granted, path string) bool {
 	return granted == "" || path == granted || strings.HasPrefix(path, granted+"/")
 }
 
@@ -130,7 +130,7 @@ func (a *authority) allows(right Rights, covers func(granted string) bool) bool 
 // permits reports whether a use is allowed. a.mu is held.
 func (a *authority) permits(u use) bool {
 	path := strings.ToLower(u.path)
-	return a.allows(u.right, func(granted string) bool { return path == managementNode || within(granted, path) })
+	return a.allows(u.right, func(granted string) bool { return path == managementNode || covers(granted, path) })
 }
 
 // holds reports whether a use is allowed now.

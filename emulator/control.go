@@ -26,14 +26,14 @@ const (
 
 // httpServer serves HTTP at one address until it is closed. Nil serves nothing.
 type httpServer struct {
-	at     net.Listener
-	server *http.Server
-	done   chan struct{}
+	listener net.Listener
+	server   *http.Server
+	done     chan struct{}
 }
 
 // serveHTTP serves connections of l, which may wrap the listener at.
 func serveHTTP(at, l net.Listener, server *http.Server, what string, log *slog.Logger) *httpServer {
-	h := &httpServer{at: at, server: server, done: make(chan struct{})}
+	h := &httpServer{listener: at, server: server, done: make(chan struct{})}
 	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	go func() {
 		defer close(h.done)
@@ -63,7 +63,7 @@ func (h *httpServer) addr() string {
 	if h == nil {
 		return ""
 	}
-	return h.at.Addr().String()
+	return h.listener.Addr().String()
 }
 
 // listen listens at a TCP address.

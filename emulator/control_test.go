@@ -15,7 +15,7 @@ func TestControl(t *testing.T) {
 	srv := start(t, one("h", 1), &emulator.Config{Control: "127.0.0.1:0"})
 	call := func(method, path, body string, status int, want string) {
 		t.Helper()
-		req, err := http.NewRequestWithContext(within(t), method, "http://"+srv.ControlAddr()+path, strings.NewReader(body))
+		req, err := http.NewRequestWithContext(testContext(t), method, "http://"+srv.ControlAddr()+path, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +33,7 @@ func TestControl(t *testing.T) {
 	call("POST", "/faults", `{"kind": "server-busy", "on": "send", "hub": "h", "partition": "0", "times": 1, "delay": "1ms"}`, 200, `{"id":1}`)
 	l := sender(t, session(t, srv), "h")
 	event := &amqp.Message{Data: [][]byte{{1}}}
-	if err := l.Send(within(t), event, nil); condition(err) != "com.microsoft:server-busy" {
+	if err := l.Send(testContext(t), event, nil); condition(err) != "com.microsoft:server-busy" {
 		t.Errorf("got %v", err)
 	}
 	call("GET", "/faults", "", 200, `[{"id":1,"kind":"server-busy","on":"send","hub":"h","partition":"0","times":1,"delay":"1ms","hits":1}]`)
@@ -43,11 +43,11 @@ func TestControl(t *testing.T) {
 	call("POST", "/faults", `{"kind": "drop", "on": "send"}`, 200, `{"id":2}`)
 	call("DELETE", "/faults", "", 204, "")
 	call("GET", "/faults", "", 200, "[]")
-	if err := l.Send(within(t), event, nil); err != nil {
+	if err := l.Send(testContext(t), event, nil); err != nil {
 		t.Error(err)
 	}
 	call("POST", "/hubs/trim", `{"hub": "h", "partition": "0", "before": 1}`, 200, "{}")
-	if props, err := producer(t, srv, "h").GetPartitionProperties(within(t), "0", nil); err != nil || !props.IsEmpty {
+	if props, err := producer(t, srv, "h").GetPartitionProperties(testContext(t), "0", nil); err != nil || !props.IsEmpty {
 		t.Errorf("after a trim: %+v, %v", props, err)
 	}
 	call("POST", "/hubs/recreate", `{"hub": "h"}`, 200, "{}")
@@ -56,7 +56,7 @@ func TestControl(t *testing.T) {
 	}
 	call("POST", "/links/detach", `{"hub": "none"}`, 200, `{"links":0}`)
 	call("POST", "/connections/drop", `{}`, 200, `{"connections":`)
-	if err := l.Send(within(t), event, nil); err == nil {
+	if err := l.Send(testContext(t), event, nil); err == nil {
 		t.Error("sent over a connection that was dropped")
 	}
 
@@ -95,7 +95,7 @@ func TestControlIsLocal(t *testing.T) {
 		"a page led here":          func(r *http.Request) { r.Host = "elsewhere.example" },
 		"no host":                  func(r *http.Request) { r.Host = "10.0.0.1:80" },
 	} {
-		req, err := http.NewRequestWithContext(within(t), "POST", "http://"+srv.ControlAddr()+"/connections/drop", strings.NewReader("{}"))
+		req, err := http.NewRequestWithContext(testContext(t), "POST", "http://"+srv.ControlAddr()+"/connections/drop", strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}

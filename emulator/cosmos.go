@@ -83,13 +83,13 @@ type CosmosConfig struct {
 //	defer srv.Close()
 //	client, err := azcosmos.NewClientFromConnectionString(srv.ConnectionString(), nil)
 type Cosmos struct {
-	cfg     CosmosConfig
-	log     *slog.Logger
-	account *cosmosdb.Account
-	at      net.Listener
-	cert    *certificate
-	server  *cosmosdb.Server
-	second  *cosmosRegion // nil if the account has one region
+	cfg      CosmosConfig
+	log      *slog.Logger
+	account  *cosmosdb.Account
+	listener net.Listener
+	cert     *certificate
+	server   *cosmosdb.Server
+	second   *cosmosRegion // nil if the account has one region
 
 	control *httpServer // nil if there is none
 	close   sync.Once
@@ -130,7 +130,7 @@ func StartCosmos(containers []CosmosContainer, cfg *CosmosConfig) (*Cosmos, erro
 	if issuer := s.cfg.Issuer; issuer != nil {
 		own.Verify = issuer.verifyCosmos
 		if s.cfg.TLS {
-			own.Wrap = issuer.before
+			own.Wrap = issuer.wrap
 		}
 	}
 	account, err := cosmosdb.Open(configs, own)
@@ -155,7 +155,7 @@ func (s *Cosmos) listen() error {
 	if err != nil {
 		return err
 	}
-	s.at = l
+	s.listener = l
 	if len(s.cfg.Keys) == 0 {
 		warnOpen(s.log, "Cosmos DB", l.Addr())
 	}
@@ -192,7 +192,7 @@ func (s *Cosmos) Close() error {
 }
 
 // Addr returns the address that the account listens on.
-func (s *Cosmos) Addr() string { return address(s.at) }
+func (s *Cosmos) Addr() string { return address(s.listener) }
 
 // ControlAddr returns the address of the control endpoint, "" if there is none.
 func (s *Cosmos) ControlAddr() string { return s.control.addr() }

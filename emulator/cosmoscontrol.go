@@ -29,11 +29,11 @@ func (w *wireCosmosFault) fault() (CosmosFault, error) {
 		Kind: CosmosFaultKind(w.Kind), On: CosmosRequest(w.On), Status: w.Status, Substatus: w.Substatus, Container: w.Container, Range: w.Range, Each: w.Each, Times: w.Times,
 	}
 	for _, d := range []struct {
-		text string
-		to   *time.Duration
+		text   string
+		target *time.Duration
 	}{{w.RetryAfter, &f.RetryAfter}, {w.For, &f.For}, {w.Delay, &f.Delay}} {
 		var err error
-		if *d.to, err = parseWireDuration(d.text); err != nil {
+		if *d.target, err = parseWireDuration(d.text); err != nil {
 			return f, err
 		}
 	}

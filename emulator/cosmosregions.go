@@ -17,8 +17,8 @@ type CosmosRegion struct {
 
 // cosmosRegion is the second region's server.
 type cosmosRegion struct {
-	at     net.Listener
-	server *cosmosdb.Server
+	listener net.Listener
+	server   *cosmosdb.Server
 }
 
 // listenSecond serves the account's second region on a free port of the same host.
@@ -44,7 +44,7 @@ func (s *Cosmos) Regions() []CosmosRegion {
 	names, writes := s.account.Regions(), s.account.WriteRegion()
 	list := []CosmosRegion{{Name: names[0], Endpoint: s.Endpoint(), Writes: writes == 0}}
 	if s.second != nil {
-		list = append(list, CosmosRegion{Name: names[1], Endpoint: s.endpoint(address(s.second.at)), Writes: writes == 1})
+		list = append(list, CosmosRegion{Name: names[1], Endpoint: s.endpoint(address(s.second.listener)), Writes: writes == 1})
 	}
 	return list
 }

@@ -109,7 +109,7 @@ func StartIssuer(principals []Principal, cfg *IssuerConfig) (*Issuer, error) {
 func (s *Issuer) Close() error { return s.http.close() }
 
 // URL returns the issuer's address, such as http://127.0.0.1:8080.
-func (s *Issuer) URL() string { return "http://" + endpoint(s.http.at, "80") }
+func (s *Issuer) URL() string { return "http://" + endpoint(s.http.listener, "80") }
 
 // Environment returns the variables by which the clients of a principal find the issuer, as
 // "NAME=VALUE". It returns nil for an unknown principal.
@@ -152,9 +152,9 @@ func (s *Issuer) handler(scheme string) *http.ServeMux {
 	return mux
 }
 
-// before returns a handler for an HTTPS address that serves the issuer's requests, and leaves
+// wrap returns a handler for an HTTPS address that serves the issuer's requests, and leaves
 // all others to next. A nil issuer has none.
-func (s *Issuer) before(next http.Handler) http.Handler {
+func (s *Issuer) wrap(next http.Handler) http.Handler {
 	if s == nil {
 		return next
 	}

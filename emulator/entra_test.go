@@ -67,18 +67,18 @@ func sendWith(t *testing.T, srv *emulator.Server, credential azcore.TokenCredent
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close(within(t))
-	if _, err := p.GetEventHubProperties(within(t), nil); err != nil {
+	defer p.Close(testContext(t))
+	if _, err := p.GetEventHubProperties(testContext(t), nil); err != nil {
 		return err
 	}
-	batch, err := p.NewEventDataBatch(within(t), to0())
+	batch, err := p.NewEventDataBatch(testContext(t), to0())
 	if err != nil {
 		return err
 	}
 	if err := batch.AddEventData(&azeventhubs.EventData{Body: []byte("a")}, nil); err != nil {
 		t.Fatal(err)
 	}
-	return p.SendEventDataBatch(within(t), batch, nil)
+	return p.SendEventDataBatch(testContext(t), batch, nil)
 }
 
 // DefaultAzureCredential works with a server that knows the issuer, within the principal's
@@ -109,7 +109,7 @@ func TestEntraTokens(t *testing.T) {
 	if err := sendWith(t, alone, credentialOf(t, issuer, all)); err != nil {
 		t.Error(err)
 	}
-	if _, err := producer(t, alone, "h").GetEventHubProperties(within(t), nil); err == nil {
+	if _, err := producer(t, alone, "h").GetEventHubProperties(testContext(t), nil); err == nil {
 		t.Error("a server without keys, but with an issuer, accepted a key")
 	}
 }
@@ -150,7 +150,7 @@ func TestEntraExpiry(t *testing.T) {
 		r, err = s.NewReceiver(ctx, fromZero, nil)
 		return err
 	})
-	if _, err := r.Receive(within(t), nil); condition(err) != "amqp:unauthorized-access" {
+	if _, err := r.Receive(testContext(t), nil); condition(err) != "amqp:unauthorized-access" {
 		t.Errorf("the link ended with %v", err)
 	}
 	if status, why := put(token); status != 401 || !strings.HasPrefix(why, "ExpiredToken") {
@@ -160,7 +160,7 @@ func TestEntraExpiry(t *testing.T) {
 
 func tokenOf(t *testing.T, issuer *emulator.Issuer, secret, resource string) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(within(t), http.MethodGet, issuer.URL()+"/msi/token?resource="+url.QueryEscape(resource), nil)
+	req, err := http.NewRequestWithContext(testContext(t), http.MethodGet, issuer.URL()+"/msi/token?resource="+url.QueryEscape(resource), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestClientCredentials(t *testing.T) {
 		{"all", "", "client_credentials", false}, {"", "all-secret", "client_credentials", false}, {"all", "all-secret", "password", false},
 	} {
 		form := url.Values{"client_id": {c.id}, "client_secret": {c.secret}, "grant_type": {c.grant}, "scope": {"https://eventhubs.azure.net/.default"}}
-		req, err := http.NewRequestWithContext(within(t), http.MethodPost, issuer.URL()+"/any/oauth2/v2.0/token", strings.NewReader(form.Encode()))
+		req, err := http.NewRequestWithContext(testContext(t), http.MethodPost, issuer.URL()+"/any/oauth2/v2.0/token", strings.NewReader(form.Encode()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -49,7 +49,7 @@ func TestClientSecretForHubs(t *testing.T) {
 	} else {
 		wantText(t, err, "'Send' claim(s) are required")
 	}
-	_, err := secretOf(t, srv.TLSAddr(), srv.CertPool(), "nobody").GetToken(within(t), policy.TokenRequestOptions{Scopes: []string{"https://eventhubs.azure.net/.default"}})
+	_, err := secretOf(t, srv.TLSAddr(), srv.CertPool(), "nobody").GetToken(testContext(t), policy.TokenRequestOptions{Scopes: []string{"https://eventhubs.azure.net/.default"}})
 	wantText(t, err, "no principal has that id and secret")
 }
 
@@ -94,38 +94,38 @@ func TestClientSecretForCosmos(t *testing.T) {
 	}
 	key, document := azcosmos.NewPartitionKeyString("a"), []byte(`{"id":"1","pk":"a"}`)
 	all, reader := container(secretOf(t, srv.Addr(), srv.CertPool(), "all")), container(secretOf(t, srv.Addr(), srv.CertPool(), "reader"))
-	_, err = all.UpsertItem(within(t), key, document, nil)
+	_, err = all.UpsertItem(testContext(t), key, document, nil)
 	must(t, err)
-	_, err = reader.Read(within(t), nil)
+	_, err = reader.Read(testContext(t), nil)
 	must(t, err)
-	_, err = reader.ReadItem(within(t), key, "1", nil)
+	_, err = reader.ReadItem(testContext(t), key, "1", nil)
 	must(t, err)
-	page, err := reader.NewQueryItemsPager("SELECT * FROM c", key, nil).NextPage(within(t))
+	page, err := reader.NewQueryItemsPager("SELECT * FROM c", key, nil).NextPage(testContext(t))
 	if err != nil || len(page.Items) != 1 {
 		t.Errorf("the query's answer is %s, %v", page.Items, err)
 	}
-	_, err = reader.UpsertItem(within(t), key, document, nil)
+	_, err = reader.UpsertItem(testContext(t), key, document, nil)
 	wantAnswer(t, err, http.StatusForbidden, "principal [reader] does not have required RBAC permissions")
-	_, err = reader.DeleteItem(within(t), key, "1", nil)
+	_, err = reader.DeleteItem(testContext(t), key, "1", nil)
 	wantAnswer(t, err, http.StatusForbidden, "containers/items/write")
-	_, err = reader.Delete(within(t), nil)
+	_, err = reader.Delete(testContext(t), nil)
 	wantAnswer(t, err, http.StatusForbidden, "Request blocked by Auth")
 	batch := reader.NewTransactionalBatch(key)
 	batch.UpsertItem(document, nil)
-	_, err = reader.ExecuteTransactionalBatch(within(t), batch, nil)
+	_, err = reader.ExecuteTransactionalBatch(testContext(t), batch, nil)
 	wantAnswer(t, err, http.StatusForbidden, "containers/items/write")
 	writer := container(secretOf(t, srv.Addr(), srv.CertPool(), "writer"))
-	_, err = writer.UpsertItem(within(t), key, document, nil)
+	_, err = writer.UpsertItem(testContext(t), key, document, nil)
 	must(t, err)
-	_, err = writer.ReadItem(within(t), key, "1", nil)
+	_, err = writer.ReadItem(testContext(t), key, "1", nil)
 	wantAnswer(t, err, http.StatusForbidden, "containers/items/read")
 	batch = writer.NewTransactionalBatch(key)
 	batch.UpsertItem(document, nil)
 	batch.ReadItem("1", nil)
-	_, err = writer.ExecuteTransactionalBatch(within(t), batch, nil)
+	_, err = writer.ExecuteTransactionalBatch(testContext(t), batch, nil)
 	wantAnswer(t, err, http.StatusForbidden, "containers/items/read")
 	// A header that is for batches does not make a read a write.
-	req, err := http.NewRequestWithContext(within(t), http.MethodGet, srv.Endpoint()+"/dbs/db/colls/docs/docs/1", nil)
+	req, err := http.NewRequestWithContext(testContext(t), http.MethodGet, srv.Endpoint()+"/dbs/db/colls/docs/docs/1", nil)
 	must(t, err)
 	req.Header = http.Header{
 		"Authorization": {url.QueryEscape("type=aad&ver=1.0&sig=" + tokenOf(t, issuer, "writer-secret", "https://cosmos.azure.com"))},
@@ -145,7 +145,7 @@ func TestClientSecretForCosmos(t *testing.T) {
 		tokenOf(t, issuer, "all-secret", "https://other.documents.azure.com/.default"): "InvalidAudience",
 		"none": "neither a shared access signature nor",
 	} {
-		_, err := container(static(token)).ReadItem(within(t), key, "1", nil)
+		_, err := container(static(token)).ReadItem(testContext(t), key, "1", nil)
 		if why == "" {
 			must(t, err)
 		} else {

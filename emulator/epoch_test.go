@@ -25,7 +25,7 @@ func reader(t *testing.T, srv *emulator.Server, name string, epoch *int64) *azev
 func refused(t *testing.T, srv *emulator.Server, name string, epoch *int64) error {
 	t.Helper()
 	pc := partition(t, consumer(t, srv, "h", "$Default", name), "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest, OwnerLevel: epoch})
-	events, err := pc.ReceiveEvents(within(t), 1, nil)
+	events, err := pc.ReceiveEvents(testContext(t), 1, nil)
 	if err == nil {
 		t.Fatalf("reader %s wasn't refused, but got %d events", name, len(events))
 	}
@@ -35,7 +35,7 @@ func refused(t *testing.T, srv *emulator.Server, name string, epoch *int64) erro
 // drainToError reads what was prefetched, until the error that ended the link.
 func drainToError(t *testing.T, pc *azeventhubs.PartitionClient) error {
 	t.Helper()
-	ctx := within(t)
+	ctx := testContext(t)
 	for {
 		if _, err := pc.ReceiveEvents(ctx, 1, nil); err != nil {
 			return err
@@ -115,7 +115,7 @@ func TestEpochs(t *testing.T) {
 		srv.DropConnections()
 		for { // the server notices in its own time
 			pc := partition(t, consumer(t, srv, "h", "$Default", "next"), "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest, OwnerLevel: to.Ptr(int64(0))})
-			_, err := pc.ReceiveEvents(within(t), 1, nil)
+			_, err := pc.ReceiveEvents(testContext(t), 1, nil)
 			if err == nil {
 				break
 			}

@@ -87,19 +87,19 @@ type staleInfo struct {
 }
 
 type snapshot struct {
-	at   time.Time
-	info eventhubs.Info
+	taken time.Time
+	info  eventhubs.Info
 }
 
-// of returns what p held between age and 5/4 of it ago: to look that up means to read the log,
+// lookup returns what p held between age and 5/4 of it ago: to look that up means to read the log,
 // so that each answer serves a while.
-func (s *staleInfo) of(p *eventhubs.Partition, now time.Time) (eventhubs.Info, error) {
+func (s *staleInfo) lookup(p *eventhubs.Partition, now time.Time) (eventhubs.Info, error) {
 	if s.age == 0 {
 		return p.Info(), nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if last, ok := s.latest[p]; ok && now.Sub(last.at) < s.age/4 {
+	if last, ok := s.latest[p]; ok && now.Sub(last.taken) < s.age/4 {
 		return last.info, nil
 	}
 	info, err := p.InfoAt(now.Add(-s.age))
@@ -109,7 +109,7 @@ func (s *staleInfo) of(p *eventhubs.Partition, now time.Time) (eventhubs.Info, e
 	if s.latest == nil {
 		s.latest = make(map[*eventhubs.Partition]snapshot)
 	}
-	s.latest[p] = snapshot{at: now, info: info}
+	s.latest[p] = snapshot{taken: now, info: info}
 	return info, nil
 }
 
@@ -118,7 +118,7 @@ func (a *hubsAsAzure) runtimeInfo(p *eventhubs.Partition, now time.Time) (eventh
 	if a.NoRuntime {
 		return eventhubs.Info{Last: -1, LastOffset: "-1", Empty: true}, nil
 	}
-	info, err := a.stale.of(p, now)
+	info, err := a.stale.lookup(p, now)
 	if err == nil && a.InexactBeginning > 0 {
 		info.First += a.dice.upTo(2*a.InexactBeginning) - int64(a.InexactBeginning)
 		info.First = max(0, min(info.First, info.Last+1))

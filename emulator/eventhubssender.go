@@ -54,7 +54,7 @@ func (c *hubPeer) openSender(l *amqp.Incoming, n hubNode) (func(context.Context)
 	if err != nil {
 		return nil, err
 	}
-	l.CountWith(c.namespace.meters.of(h.Name()))
+	l.CountWith(c.namespace.meters.meter(h.Name()))
 	s := &hubSender{c: c, link: l, node: n, hub: h, part: p, groups: make(map[*eventhubs.Partition]*group)}
 	return s.run, nil
 }

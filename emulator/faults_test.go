@@ -48,7 +48,7 @@ func wantFault(t *testing.T, what string, err error, want string) {
 // stored returns how many events there are in partition 0.
 func stored(t *testing.T, srv *emulator.Server) int64 {
 	t.Helper()
-	props, err := producer(t, srv, "h").GetPartitionProperties(within(t), "0", nil)
+	props, err := producer(t, srv, "h").GetPartitionProperties(testContext(t), "0", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,21 +74,21 @@ func TestFaultsOnSend(t *testing.T) {
 			s := session(t, srv)
 			event := &amqp.Message{Data: [][]byte{{1}}}
 			for _, spared := range []string{"other", "h/Partitions/1"} {
-				if err := sender(t, s, spared).Send(within(t), event, nil); err != nil {
+				if err := sender(t, s, spared).Send(testContext(t), event, nil); err != nil {
 					t.Fatalf("%s: %v", spared, err)
 				}
 			}
 			l := sender(t, s, "h/Partitions/0")
-			wantFault(t, "send", l.Send(within(t), event, nil), v.want)
+			wantFault(t, "send", l.Send(testContext(t), event, nil), v.want)
 			if n := hits(srv, id); n != 1 {
 				t.Errorf("%d hits", n)
 			}
-			err := l.Send(within(t), event, nil)
+			err := l.Send(testContext(t), event, nil)
 			if (err == nil) != v.goesOn {
 				t.Errorf("on the same link: %v", err)
 			}
 			if err != nil {
-				if err := sender(t, session(t, srv), "h/Partitions/0").Send(within(t), event, nil); err != nil {
+				if err := sender(t, session(t, srv), "h/Partitions/0").Send(testContext(t), event, nil); err != nil {
 					t.Errorf("on another connection: %v", err)
 				}
 			}
@@ -109,7 +109,7 @@ func TestFaultsOnReceive(t *testing.T) {
 			srv := start(t, one("h", 2), nil)
 			send(t, producer(t, srv, "h"), to0(), numbered(0, 3)...)
 			id := inject(t, srv, emulator.Fault{Kind: kind, On: emulator.OnReceive, Hub: "h", Partition: "0", Times: 1})
-			_, err := receiver(t, session(t, srv), fromZero, nil).Receive(within(t), nil)
+			_, err := receiver(t, session(t, srv), fromZero, nil).Receive(testContext(t), nil)
 			wantFault(t, "receive", err, want)
 			if n := hits(srv, id); n != 1 {
 				t.Errorf("%d hits", n)
@@ -134,8 +134,8 @@ func TestFaultsOnAttach(t *testing.T) {
 			srv := start(t, one("h", 2), nil)
 			id := inject(t, srv, emulator.Fault{Kind: kind, On: emulator.OnAttach, Hub: "h", Partition: "0", Times: 2})
 			for name, attach := range map[string]func(*amqp.Session) error{
-				"a sender":   func(s *amqp.Session) error { _, err := s.NewSender(within(t), "h/Partitions/0", nil); return err },
-				"a receiver": func(s *amqp.Session) error { _, err := s.NewReceiver(within(t), fromZero, nil); return err },
+				"a sender":   func(s *amqp.Session) error { _, err := s.NewSender(testContext(t), "h/Partitions/0", nil); return err },
+				"a receiver": func(s *amqp.Session) error { _, err := s.NewReceiver(testContext(t), fromZero, nil); return err },
 			} {
 				s := session(t, srv)
 				sender(t, s, "h")
@@ -188,7 +188,7 @@ func TestFaultsPass(t *testing.T) {
 					for got := ""; got != text; { // an event may be there twice
 						got = string(receive(t, pc, 1)[0].Body)
 					}
-					if _, err := p.GetPartitionProperties(within(t), "0", nil); err != nil {
+					if _, err := p.GetPartitionProperties(testContext(t), "0", nil); err != nil {
 						t.Error(err)
 					}
 				}
@@ -222,10 +222,10 @@ func TestFaultsOnManage(t *testing.T) {
 		}
 		to := "replies"
 		request := &amqp.Message{Properties: &amqp.MessageProperties{MessageID: "id", ReplyTo: &to}, ApplicationProperties: read}
-		_ = c.s.Send(within(t), request, nil) // accepted, or cut off
-		_, err := c.r.Receive(within(t), nil)
+		_ = c.s.Send(testContext(t), request, nil) // accepted, or cut off
+		_, err := c.r.Receive(testContext(t), nil)
 		wantFault(t, string(kind), err, want)
-		if err := c.s.Send(within(t), request, nil); err == nil {
+		if err := c.s.Send(testContext(t), request, nil); err == nil {
 			t.Errorf("%s: the link for requests goes on", kind)
 		}
 		if n := hits(srv, id); n != 1 {
@@ -244,9 +244,9 @@ func TestFaultDelay(t *testing.T) {
 	s := session(t, srv)
 	held := sender(t, s, "h/Partitions/0")
 	outcome := make(chan error)
-	go func() { outcome <- held.Send(within(t), &amqp.Message{Data: [][]byte{{1}}}, nil) }()
+	go func() { outcome <- held.Send(testContext(t), &amqp.Message{Data: [][]byte{{1}}}, nil) }()
 	for id := srv.Faults().List()[0].ID; hits(srv, id) == 0; {
-		if err := sender(t, s, "h/Partitions/1").Send(within(t), &amqp.Message{Data: [][]byte{{1}}}, nil); err != nil {
+		if err := sender(t, s, "h/Partitions/1").Send(testContext(t), &amqp.Message{Data: [][]byte{{1}}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -264,7 +264,7 @@ func TestFaultList(t *testing.T) {
 	first := inject(t, srv, emulator.Fault{Kind: emulator.FaultServerBusy, On: emulator.OnSend, Times: 1})
 	second := inject(t, srv, emulator.Fault{Kind: emulator.FaultServerBusy, On: emulator.OnSend})
 	l := sender(t, session(t, srv), "h")
-	try := func() error { return l.Send(within(t), &amqp.Message{Data: [][]byte{{1}}}, nil) }
+	try := func() error { return l.Send(testContext(t), &amqp.Message{Data: [][]byte{{1}}}, nil) }
 	for range 3 {
 		if try() == nil {
 			t.Error("a message got through")
@@ -313,7 +313,7 @@ func TestDetachLinks(t *testing.T) {
 	newRPC(t, s, "$management")
 	detached := func(address string) {
 		t.Helper()
-		_, err := links[address].Receive(within(t), nil)
+		_, err := links[address].Receive(testContext(t), nil)
 		var detach *amqp.LinkError
 		if !errors.As(err, &detach) || condition(err) != amqp.ErrCondDetachForced {
 			t.Errorf("%s: %v", address, err)

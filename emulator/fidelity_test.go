@@ -21,7 +21,7 @@ func TestEventWithoutBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range []*amqp.Message{empty, {Format: 0x80013700, Data: [][]byte{inner, inner}}} {
-		if err := l.Send(within(t), m, nil); err != nil {
+		if err := l.Send(testContext(t), m, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -27,7 +27,7 @@ func TestDrain(t *testing.T) {
 	for range 3 {
 		next(t, r)
 	}
-	if err := r.DrainCredit(within(t), nil); err != nil {
+	if err := r.DrainCredit(testContext(t), nil); err != nil {
 		t.Fatal(err)
 	}
 	send(t, producer(t, srv, "h"), to0(), "new")
@@ -66,7 +66,7 @@ func TestSlowReceivers(t *testing.T) {
 	}
 	r := receiver(t, s, fromZero, nil)
 	for i := range 100 {
-		if err := l.Send(within(t), &amqp.Message{Data: [][]byte{make([]byte, 100_000)}}, nil); err != nil {
+		if err := l.Send(testContext(t), &amqp.Message{Data: [][]byte{make([]byte, 100_000)}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if m := next(t, r); m.Annotations["x-opt-sequence-number"] != int64(i) {
@@ -94,7 +94,7 @@ func TestSlowReadersOfOneClient(t *testing.T) {
 	c := consumer(t, srv, "h", "$Default", "")
 	read := func(pc *azeventhubs.PartitionClient, from, to, atOnce int) {
 		for i := from; i < to; {
-			got, err := pc.ReceiveEvents(within(t), min(atOnce, to-i), nil)
+			got, err := pc.ReceiveEvents(testContext(t), min(atOnce, to-i), nil)
 			if err != nil {
 				t.Errorf("event %d: %v", i, err)
 				return
@@ -129,7 +129,7 @@ func TestSlowReadersOfOneClient(t *testing.T) {
 func TestIdleReceiver(t *testing.T) {
 	need.RealTime(t)
 	t.Parallel()
-	for ctx := within(t); ; {
+	for ctx := testContext(t); ; {
 		longest := watchStalls()
 		err := idleReceiver(t)
 		if stall := longest(); err == nil {
@@ -144,15 +144,15 @@ func idleReceiver(t *testing.T) error {
 	const silence = 5 * time.Second
 	srv := start(t, one("h", 1), &emulator.Config{IdleTimeout: silence})
 	pc := partition(t, consumer(t, srv, "h", "$Default", ""), "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest, OwnerLevel: to.Ptr(int64(1))})
-	ctx, cancel := context.WithTimeout(within(t), 2*silence+silence/2)
+	ctx, cancel := context.WithTimeout(testContext(t), 2*silence+silence/2)
 	defer cancel()
 	if _, err := pc.ReceiveEvents(ctx, 1, nil); !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("an idle reader got %v", err)
 	}
-	if err := trySend(within(t), producer(t, srv, "h"), to0(), "at last"); err != nil {
+	if err := trySend(testContext(t), producer(t, srv, "h"), to0(), "at last"); err != nil {
 		return err
 	}
-	got, err := pc.ReceiveEvents(within(t), 1, nil)
+	got, err := pc.ReceiveEvents(testContext(t), 1, nil)
 	if err == nil && string(got[0].Body) != "at last" {
 		t.Errorf("got %q", got[0].Body)
 	}

@@ -25,7 +25,7 @@ func TestPartitionKeys(t *testing.T) {
 	partitionOf, spread := map[string]string{}, map[string]bool{}
 	seen := 0
 	for _, id := range []string{"0", "1", "2", "3"} {
-		props, err := p.GetPartitionProperties(within(t), id, nil)
+		props, err := p.GetPartitionProperties(testContext(t), id, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestRoundRobin(t *testing.T) {
 		send(t, p, nil, "a", "b")
 	}
 	for _, id := range []string{"0", "1", "2"} {
-		props, err := p.GetPartitionProperties(within(t), id, nil)
+		props, err := p.GetPartitionProperties(testContext(t), id, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestRoundRobin(t *testing.T) {
 func TestUnknownEntities(t *testing.T) {
 	srv := start(t, []emulator.Hub{{Name: "h", Partitions: 2, ConsumerGroups: []string{"Known"}}}, nil)
 	send(t, producer(t, srv, "h"), to0(), "x")
-	ctx := within(t)
+	ctx := testContext(t)
 	sendTo := func(hub, id string) error {
 		p := producer(t, srv, hub)
 		_, err := p.NewEventDataBatch(ctx, &azeventhubs.EventDataBatchOptions{PartitionID: to.Ptr(id)})
@@ -148,7 +148,7 @@ func TestRecreate(t *testing.T) {
 	srv := start(t, one("h", 1), &emulator.Config{Dir: t.TempDir()})
 	p := producer(t, srv, "h")
 	send(t, p, to0(), numbered(0, 3)...)
-	before, err := p.GetEventHubProperties(within(t), nil)
+	before, err := p.GetEventHubProperties(testContext(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestRecreate(t *testing.T) {
 	wantText(t, drainToError(t, pc), "The supplied sequence number '2' is invalid. The last sequence number in the system is '-1'")
 
 	p = producer(t, srv, "h")
-	after, err := p.GetEventHubProperties(within(t), nil)
+	after, err := p.GetEventHubProperties(testContext(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestTrim(t *testing.T) {
 	if err := srv.Trim("h", "0", 6); err != nil {
 		t.Fatal(err)
 	}
-	props, err := p.GetPartitionProperties(within(t), "0", nil)
+	props, err := p.GetPartitionProperties(testContext(t), "0", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,13 +217,13 @@ func TestRestart(t *testing.T) {
 	p := producer(t, srv, "h")
 	send(t, p, &azeventhubs.EventDataBatchOptions{PartitionKey: to.Ptr("k")}, numbered(0, 5)...)
 	send(t, p, to0(), numbered(0, 5)...)
-	old, err := p.GetEventHubProperties(within(t), nil)
+	old, err := p.GetEventHubProperties(testContext(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	read := func(srv *emulator.Server) (all []string) {
 		for _, id := range []string{"0", "1"} {
-			props, err := producer(t, srv, "h").GetPartitionProperties(within(t), id, nil)
+			props, err := producer(t, srv, "h").GetPartitionProperties(testContext(t), id, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -260,15 +260,15 @@ func TestRestart(t *testing.T) {
 		t.Errorf("after a restart\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	p = producer(t, again, "h")
-	if props, err := p.GetEventHubProperties(within(t), nil); err != nil || !props.CreatedOn.Equal(old.CreatedOn) {
+	if props, err := p.GetEventHubProperties(testContext(t), nil); err != nil || !props.CreatedOn.Equal(old.CreatedOn) {
 		t.Errorf("created %v, before the restart %v, %v", props.CreatedOn, old.CreatedOn, err)
 	}
-	before, err := p.GetPartitionProperties(within(t), "0", nil)
+	before, err := p.GetPartitionProperties(testContext(t), "0", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	send(t, p, to0(), "one more")
-	after, err := p.GetPartitionProperties(within(t), "0", nil)
+	after, err := p.GetPartitionProperties(testContext(t), "0", nil)
 	if err != nil || after.LastEnqueuedSequenceNumber != before.LastEnqueuedSequenceNumber+1 || after.LastEnqueuedOffset == before.LastEnqueuedOffset {
 		t.Errorf("before %+v, after %+v, %v", before, after, err)
 	}
@@ -282,7 +282,7 @@ func TestConcurrentSenders(t *testing.T) {
 	var wg sync.WaitGroup
 	for s := range senders {
 		wg.Go(func() {
-			ctx := within(t)
+			ctx := testContext(t)
 			for i := range each {
 				batch, err := p.NewEventDataBatch(ctx, &azeventhubs.EventDataBatchOptions{PartitionKey: to.Ptr(fmt.Sprint(s))})
 				if err == nil {
@@ -302,7 +302,7 @@ func TestConcurrentSenders(t *testing.T) {
 	next := make([]int, senders)
 	total := 0
 	for _, id := range []string{"0", "1"} {
-		props, err := p.GetPartitionProperties(within(t), id, nil)
+		props, err := p.GetPartitionProperties(testContext(t), id, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -357,7 +357,7 @@ func TestClose(t *testing.T) {
 	pc := reader(t, srv, "r", nil)
 	got := make(chan error)
 	go func() {
-		_, err := pc.ReceiveEvents(within(t), 1, nil)
+		_, err := pc.ReceiveEvents(testContext(t), 1, nil)
 		got <- err
 	}()
 	for range 2 {
@@ -400,7 +400,7 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 	if err := srv.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for ctx := within(t); ; runtime.Gosched() { // one who says that it is done may still have to return
+	for ctx := testContext(t); ; runtime.Gosched() { // one who says that it is done may still have to return
 		left := running()
 		if len(left) == 0 {
 			break

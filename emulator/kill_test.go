@@ -95,7 +95,7 @@ func TestKill(t *testing.T) {
 						sent[n] = true
 					}
 					mu.Unlock()
-					ctx := within(t)
+					ctx := testContext(t)
 					batch, err := p.NewEventDataBatch(ctx, &azeventhubs.EventDataBatchOptions{PartitionID: to.Ptr(fmt.Sprint(s % 2))})
 					for _, n := range names {
 						if err == nil {
@@ -121,7 +121,7 @@ func TestKill(t *testing.T) {
 		}
 		select {
 		case <-enough:
-		case <-within(t).Done():
+		case <-testContext(t).Done():
 			t.Error("the senders don't get on")
 		}
 		kill()
@@ -132,7 +132,7 @@ func TestKill(t *testing.T) {
 	srv := start(t, one("h", 2), &emulator.Config{Dir: dir})
 	stored := map[string]bool{}
 	for _, id := range []string{"0", "1"} {
-		props, err := producer(t, srv, "h").GetPartitionProperties(within(t), id, nil)
+		props, err := producer(t, srv, "h").GetPartitionProperties(testContext(t), id, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ func TestMessageLimit(t *testing.T) {
 			limit = 1 << 20
 		}
 		p := producer(t, srv, "h")
-		batch, err := p.NewEventDataBatch(within(t), nil)
+		batch, err := p.NewEventDataBatch(testContext(t), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,10 +33,10 @@ func TestMessageLimit(t *testing.T) {
 		if err := batch.AddEventData(&azeventhubs.EventData{Body: make([]byte, limit-200)}, nil); err != nil {
 			t.Errorf("an event below the limit of %d: %v", limit, err)
 		}
-		if err := p.SendEventDataBatch(within(t), batch, nil); err != nil {
+		if err := p.SendEventDataBatch(testContext(t), batch, nil); err != nil {
 			t.Errorf("a batch of one event below the limit of %d: %v", limit, err)
 		}
-		if _, err := p.NewEventDataBatch(within(t), &azeventhubs.EventDataBatchOptions{MaxBytes: uint64(limit) + 1}); err == nil {
+		if _, err := p.NewEventDataBatch(testContext(t), &azeventhubs.EventDataBatchOptions{MaxBytes: uint64(limit) + 1}); err == nil {
 			t.Errorf("a batch larger than the limit of %d was begun", limit)
 		}
 
@@ -46,7 +46,7 @@ func TestMessageLimit(t *testing.T) {
 			t.Errorf("the link's limit is %d, want %d", l.MaxMessageSize(), limit)
 		}
 		fits := &amqp.Message{Data: [][]byte{make([]byte, limit-8)}} // descriptor and size
-		if err := l.Send(within(t), fits, nil); err != nil {
+		if err := l.Send(testContext(t), fits, nil); err != nil {
 			t.Errorf("a message of exactly %d bytes: %v", limit, err)
 		}
 		pc := partition(t, consumer(t, srv, "h", "$Default", ""), "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest})
@@ -88,7 +88,7 @@ func TestRetention(t *testing.T) {
 		_, err := read(ctx, 10)
 		return err
 	})
-	for ctx := within(t); ; {
+	for ctx := testContext(t); ; {
 		props, err := p.GetPartitionProperties(ctx, "0", nil)
 		if err != nil {
 			t.Fatal(err)

@@ -32,7 +32,7 @@ func TestForeignPages(t *testing.T) {
 		{account.Addr(), "/dbs", "localhost", "http://evil.example", 403},
 		{keyedAccount.Addr(), "/dbs", "account.example", "", 401},
 	} {
-		req, err := http.NewRequestWithContext(within(t), http.MethodGet, "http://"+c.addr+c.path, nil)
+		req, err := http.NewRequestWithContext(testContext(t), http.MethodGet, "http://"+c.addr+c.path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

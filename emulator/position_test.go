@@ -73,7 +73,7 @@ func TestNewEvents(t *testing.T) {
 			pc := partition(t, consumer(t, srv, "h", "$Default", ""), "0", &azeventhubs.PartitionClientOptions{StartPosition: at, OwnerLevel: to.Ptr(int64(5))})
 			got := make(chan []*azeventhubs.ReceivedEventData)
 			go func() {
-				events, err := pc.ReceiveEvents(within(t), 3, nil)
+				events, err := pc.ReceiveEvents(testContext(t), 3, nil)
 				if err != nil {
 					t.Error(err)
 				}
@@ -95,7 +95,7 @@ func TestNewEvents(t *testing.T) {
 // awaitReader waits until a reader with an epoch is attached to a partition.
 func awaitReader(t *testing.T, srv *emulator.Server, hub, id string) {
 	t.Helper()
-	all := within(t)
+	all := testContext(t)
 	for patience := 50 * time.Millisecond; all.Err() == nil; patience *= 2 {
 		pc := partition(t, consumer(t, srv, hub, "$Default", ""), id, &azeventhubs.PartitionClientOptions{StartPosition: earliest})
 		ctx, cancel := context.WithTimeout(all, patience) // where there is no reader yet, this one isn't refused, but waits
@@ -125,7 +125,7 @@ func TestImpossibleStartPositions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pc := partition(t, consumer(t, srv, "h", "$Default", ""), "0", &azeventhubs.PartitionClientOptions{StartPosition: v.start})
-			_, err := pc.ReceiveEvents(within(t), 1, nil)
+			_, err := pc.ReceiveEvents(testContext(t), 1, nil)
 			if err == nil || !strings.Contains(err.Error(), v.want) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v, want %q", err, v.want)
 			}

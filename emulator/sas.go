@@ -77,7 +77,7 @@ func verify(keys map[string]Key, now time.Time, token, audience string) (g grant
 	if !now.Before(sas.expiry) {
 		return g, tokenError(fmt.Sprintf("ExpiredToken: The token is expired. Expiration time: '%s'.", sas.expiry.Format(time.RFC3339)))
 	}
-	if !within(strings.ToLower(sas.path), strings.ToLower(pathOf(audience))) {
+	if !covers(strings.ToLower(sas.path), strings.ToLower(pathOf(audience))) {
 		return g, wrongAudience
 	}
 	return grant{rights: key.Rights, expiry: sas.expiry}, accepted

@@ -31,8 +31,8 @@ func one(name string, partitions int) []emulator.Hub {
 	return []emulator.Hub{{Name: name, Partitions: partitions}}
 }
 
-// within is a context that ends the test rather than let it hang.
-func within(t testing.TB) context.Context {
+// testContext is a context that ends the test rather than let it hang.
+func testContext(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
@@ -44,7 +44,7 @@ func within(t testing.TB) context.Context {
 // within two minutes.
 func retryIfSlow(t testing.TB, limit time.Duration, attempt func(context.Context) error) {
 	t.Helper()
-	for ctx := within(t); ; {
+	for ctx := testContext(t); ; {
 		began := time.Now()
 		err := attempt(ctx)
 		if err == nil {
@@ -95,7 +95,7 @@ var earliest = azeventhubs.StartPosition{Earliest: to.Ptr(true)}
 // send sends events with the given bodies as one batch.
 func send(t testing.TB, c *azeventhubs.ProducerClient, opts *azeventhubs.EventDataBatchOptions, bodies ...string) {
 	t.Helper()
-	if err := trySend(within(t), c, opts, bodies...); err != nil {
+	if err := trySend(testContext(t), c, opts, bodies...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -128,7 +128,7 @@ func numbered(from, to int) []string {
 // receive reads exactly n events.
 func receive(t testing.TB, p *azeventhubs.PartitionClient, n int) []*azeventhubs.ReceivedEventData {
 	t.Helper()
-	events, err := p.ReceiveEvents(within(t), n, nil)
+	events, err := p.ReceiveEvents(testContext(t), n, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestSendAndReceive(t *testing.T) {
 	srv := start(t, one("flights", 4), nil)
 	began := time.Now().Truncate(time.Millisecond)
 	p := producer(t, srv, "flights")
-	ctx := within(t)
+	ctx := testContext(t)
 
 	props, err := p.GetEventHubProperties(ctx, nil)
 	if err != nil {

@@ -66,7 +66,7 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stranger.Close(context.Background())
-	if _, err := stranger.GetEventHubProperties(within(t), nil); err == nil {
+	if _, err := stranger.GetEventHubProperties(testContext(t), nil); err == nil {
 		t.Error("a client that doesn't trust the certificate was served")
 	}
 	for _, name := range []string{"127.0.0.1", "localhost", "::1"} {
@@ -106,7 +106,7 @@ func TestKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.Close(context.Background())
-		ctx := within(t)
+		ctx := testContext(t)
 		batch, err := p.NewEventDataBatch(ctx, nil)
 		if err == nil {
 			_, err = p.GetEventHubProperties(ctx, nil)
@@ -165,7 +165,7 @@ func TestOtherTokens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = p.GetEventHubProperties(within(t), nil)
+		_, err = p.GetEventHubProperties(testContext(t), nil)
 		if keys == nil && err != nil || keys != nil && (err == nil || !strings.Contains(err.Error(), "MalformedToken")) {
 			t.Errorf("with %d keys: %v", len(keys), err)
 		}
@@ -198,13 +198,13 @@ func TestManagementNeedsAToken(t *testing.T) {
 		}
 		delete(read, "security_token")
 		for _, l := range []interface{ Close(context.Context) error }{m.s, m.r} {
-			if err := l.Close(within(t)); err != nil {
+			if err := l.Close(testContext(t)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	props := map[string]any{"operation": "put-token", "name": "sb://localhost/h"}
-	tokens, err := s.NewSender(within(t), "$cbs", nil)
+	tokens, err := s.NewSender(testContext(t), "$cbs", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,12 +269,12 @@ func tryRights(t *testing.T, srv *emulator.Server, key emulator.Key, bySAS bool)
 	if !bySAS {
 		sasl = amqp.SASLTypePlain(key.Name, key.Secret)
 	}
-	conn, err := amqp.Dial(within(t), "amqp://"+srv.Addr(), &amqp.ConnOptions{SASLType: sasl})
+	conn, err := amqp.Dial(testContext(t), "amqp://"+srv.Addr(), &amqp.ConnOptions{SASLType: sasl})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	s, err := conn.NewSession(within(t), nil)
+	s, err := conn.NewSession(testContext(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,13 +285,13 @@ func tryRights(t *testing.T, srv *emulator.Server, key emulator.Key, bySAS bool)
 			t.Fatalf("%s: %d %s", key.Name, status, why)
 		}
 	}
-	_, err = s.NewSender(within(t), "Hub", nil)
+	_, err = s.NewSender(testContext(t), "Hub", nil)
 	if key.Name == "listen" {
 		wantRefused(t, err, "'Send' claim(s)", "'sb://127.0.0.1/hub'")
 	} else if err != nil {
 		t.Errorf("%s sends: %v", key.Name, err)
 	}
-	_, err = s.NewReceiver(within(t), "Hub/ConsumerGroups/$Default/Partitions/0", nil)
+	_, err = s.NewReceiver(testContext(t), "Hub/ConsumerGroups/$Default/Partitions/0", nil)
 	if key.Name == "send" {
 		wantRefused(t, err, "'Listen' claim(s)", "'sb://127.0.0.1/hub/consumergroups/$default/partitions/0'")
 	} else if err != nil {
@@ -330,10 +330,10 @@ func TestClaims(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer p.Close(context.Background())
-			batch, err := p.NewEventDataBatch(within(t), nil)
+			batch, err := p.NewEventDataBatch(testContext(t), nil)
 			if err == nil {
 				if err = batch.AddEventData(&azeventhubs.EventData{}, nil); err == nil {
-					err = p.SendEventDataBatch(within(t), batch, nil)
+					err = p.SendEventDataBatch(testContext(t), batch, nil)
 				}
 			}
 			wantUnauthorized(t, "sends", err, v.sends)
@@ -343,7 +343,7 @@ func TestClaims(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close(context.Background())
-			_, err = partition(t, c, "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest}).ReceiveEvents(within(t), 1, nil)
+			_, err = partition(t, c, "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest}).ReceiveEvents(testContext(t), 1, nil)
 			wantUnauthorized(t, "reads", err, v.reads)
 		})
 	}
@@ -377,17 +377,17 @@ func TestNoToken(t *testing.T) {
 		{amqp.SASLTypePlain("root", "cm9vdA=="), ""},
 	} {
 		err := func() error {
-			conn, err := amqp.Dial(within(t), "amqp://"+srv.Addr(), &amqp.ConnOptions{SASLType: v.sasl})
+			conn, err := amqp.Dial(testContext(t), "amqp://"+srv.Addr(), &amqp.ConnOptions{SASLType: v.sasl})
 			if err != nil {
 				return err
 			}
 			defer conn.Close()
-			session, err := conn.NewSession(within(t), nil)
+			session, err := conn.NewSession(testContext(t), nil)
 			if err != nil {
 				return err
 			}
-			if _, err = session.NewSender(within(t), "h", nil); err == nil {
-				_, err = session.NewReceiver(within(t), "h/ConsumerGroups/$Default/Partitions/0", nil)
+			if _, err = session.NewSender(testContext(t), "h", nil); err == nil {
+				_, err = session.NewReceiver(testContext(t), "h/ConsumerGroups/$Default/Partitions/0", nil)
 			}
 			return err
 		}()
@@ -422,14 +422,14 @@ func TestExpiredToken(t *testing.T) {
 		short, err = s.NewReceiver(ctx, "h/ConsumerGroups/b/Partitions/0", nil)
 		return err
 	})
-	if _, err := s.NewReceiver(within(t), "h/ConsumerGroups/c/Partitions/0", nil); condition(err) != amqp.ErrCondUnauthorizedAccess {
+	if _, err := s.NewReceiver(testContext(t), "h/ConsumerGroups/c/Partitions/0", nil); condition(err) != amqp.ErrCondUnauthorizedAccess {
 		t.Errorf("a group without a token: %v", err)
 	}
-	if _, err := short.Receive(within(t), nil); condition(err) != amqp.ErrCondUnauthorizedAccess || !strings.Contains(err.Error(), "ExpiredToken") {
+	if _, err := short.Receive(testContext(t), nil); condition(err) != amqp.ErrCondUnauthorizedAccess || !strings.Contains(err.Error(), "ExpiredToken") {
 		t.Errorf("after the token's expiry: %v", err)
 	}
 	must(t, put("sb://localhost/h", time.Now().Add(time.Hour)))
-	if err := sender(t, s, "h").Send(within(t), &amqp.Message{Data: [][]byte{{1}}}, nil); err != nil {
+	if err := sender(t, s, "h").Send(testContext(t), &amqp.Message{Data: [][]byte{{1}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	next(t, lasting)

@@ -72,7 +72,7 @@ func busReceiver(t testing.TB, c *azservicebus.Client, queue string, options *az
 func sendText(t testing.TB, s *azservicebus.Sender, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
-		must(t, s.SendMessage(within(t), &azservicebus.Message{Body: []byte(text)}, nil))
+		must(t, s.SendMessage(testContext(t), &azservicebus.Message{Body: []byte(text)}, nil))
 	}
 }
 
@@ -87,7 +87,7 @@ func must(t testing.TB, err error) {
 func receiveText(t testing.TB, r *azservicebus.Receiver, want ...string) (all []*azservicebus.ReceivedMessage) {
 	t.Helper()
 	for len(all) < len(want) {
-		ms, err := r.ReceiveMessages(within(t), len(want)-len(all), nil)
+		ms, err := r.ReceiveMessages(testContext(t), len(want)-len(all), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestBusMessage(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{}, nil)
 	c := busClient(t, srv.ConnectionString())
 	before := time.Now().Add(-time.Second)
-	must(t, busSender(t, c, "orders").SendMessage(within(t), &azservicebus.Message{
+	must(t, busSender(t, c, "orders").SendMessage(testContext(t), &azservicebus.Message{
 		Body: []byte("body"), MessageID: to.Ptr("id"), CorrelationID: to.Ptr("correlation"), ContentType: to.Ptr("text/plain"), Subject: to.Ptr("subject"),
 		PartitionKey: to.Ptr("key"), SessionID: to.Ptr("key"), ReplyTo: to.Ptr("reply"), To: to.Ptr("to"), TimeToLive: to.Ptr(time.Hour),
 		ApplicationProperties: map[string]any{"text": "ü", "number": int64(1) << 40, "yes": true},
@@ -143,9 +143,9 @@ func TestBusMessage(t *testing.T) {
 		t.Errorf("application properties %v", p)
 	}
 	wantCounts(t, srv, "orders", 1, 0)
-	must(t, r.CompleteMessage(within(t), m, nil))
+	must(t, r.CompleteMessage(testContext(t), m, nil))
 	wantCounts(t, srv, "orders", 0, 0)
-	if err := r.CompleteMessage(within(t), &azservicebus.ReceivedMessage{LockToken: m.LockToken}, nil); code(err) != azservicebus.CodeLockLost {
+	if err := r.CompleteMessage(testContext(t), &azservicebus.ReceivedMessage{LockToken: m.LockToken}, nil); code(err) != azservicebus.CodeLockLost {
 		t.Errorf("completed a second time: %v", err)
 	}
 }
@@ -156,17 +156,17 @@ func TestBusSettle(t *testing.T) {
 	s, r, dead := busSender(t, c, "orders"), busReceiver(t, c, "orders", nil), busReceiver(t, c, "orders", deadLetters)
 	sendText(t, s, "a")
 	m := receiveText(t, r, "a")[0]
-	must(t, r.AbandonMessage(within(t), m, &azservicebus.AbandonMessageOptions{PropertiesToModify: map[string]any{"tries": "one"}}))
+	must(t, r.AbandonMessage(testContext(t), m, &azservicebus.AbandonMessageOptions{PropertiesToModify: map[string]any{"tries": "one"}}))
 	m = receiveText(t, r, "a")[0]
 	if m.DeliveryCount != 2 || m.ApplicationProperties["tries"] != "one" {
 		t.Fatalf("delivery %d of the abandoned message, with %v", m.DeliveryCount, m.ApplicationProperties)
 	}
 	until := *m.LockedUntil
-	must(t, r.RenewMessageLock(within(t), m, nil))
+	must(t, r.RenewMessageLock(testContext(t), m, nil))
 	if m.LockedUntil.Before(until) {
 		t.Fatalf("renewed from %s to %s", until, m.LockedUntil)
 	}
-	must(t, r.DeadLetterMessage(within(t), m, &azservicebus.DeadLetterOptions{
+	must(t, r.DeadLetterMessage(testContext(t), m, &azservicebus.DeadLetterOptions{
 		Reason: to.Ptr("odd"), ErrorDescription: to.Ptr("very odd"), PropertiesToModify: map[string]any{"tries": "two"},
 	}))
 	wantCounts(t, srv, "orders", 0, 1)
@@ -174,7 +174,7 @@ func TestBusSettle(t *testing.T) {
 	if *d.DeadLetterReason != "odd" || *d.DeadLetterErrorDescription != "very odd" || d.ApplicationProperties["tries"] != "two" || d.DeliveryCount != 2 {
 		t.Fatalf("dead letter %v, delivery %d", d.ApplicationProperties, d.DeliveryCount)
 	}
-	must(t, dead.CompleteMessage(within(t), d, nil))
+	must(t, dead.CompleteMessage(testContext(t), d, nil))
 
 	// By the management link, as after the receiver's link was lost.
 	sendText(t, s, "b", "c")
@@ -183,16 +183,16 @@ func TestBusSettle(t *testing.T) {
 		if m.DeliveryCount != uint32(i+1) {
 			t.Fatalf("delivery %d is the %dth", m.DeliveryCount, i+1)
 		}
-		must(t, r.AbandonMessage(within(t), &azservicebus.ReceivedMessage{LockToken: m.LockToken}, nil))
+		must(t, r.AbandonMessage(testContext(t), &azservicebus.ReceivedMessage{LockToken: m.LockToken}, nil))
 	}
-	if err := r.RenewMessageLock(within(t), m, nil); code(err) != azservicebus.CodeLockLost {
+	if err := r.RenewMessageLock(testContext(t), m, nil); code(err) != azservicebus.CodeLockLost {
 		t.Fatalf("renewed a lost lock: %v", err)
 	}
-	if err := r.CompleteMessage(within(t), m, nil); code(err) != azservicebus.CodeLockLost {
+	if err := r.CompleteMessage(testContext(t), m, nil); code(err) != azservicebus.CodeLockLost {
 		t.Fatalf("completed by a lost lock: %v", err)
 	}
 	m = receiveText(t, r, "c")[0]
-	must(t, r.DeadLetterMessage(within(t), &azservicebus.ReceivedMessage{LockToken: m.LockToken}, &azservicebus.DeadLetterOptions{Reason: to.Ptr("why")}))
+	must(t, r.DeadLetterMessage(testContext(t), &azservicebus.ReceivedMessage{LockToken: m.LockToken}, &azservicebus.DeadLetterOptions{Reason: to.Ptr("why")}))
 	both := receiveText(t, dead, "b", "c")
 	if *both[0].DeadLetterReason != "MaxDeliveryCountExceeded" || *both[1].DeadLetterReason != "why" {
 		t.Fatalf("dead letters for %q and %q", *both[0].DeadLetterReason, *both[1].DeadLetterReason)
@@ -209,7 +209,7 @@ func TestBusLockExpiry(t *testing.T) {
 	if second.DeliveryCount < 2 || second.LockToken == first.LockToken {
 		t.Fatalf("delivery %d", second.DeliveryCount)
 	}
-	if err := r.CompleteMessage(within(t), first, nil); code(err) != azservicebus.CodeLockLost {
+	if err := r.CompleteMessage(testContext(t), first, nil); code(err) != azservicebus.CodeLockLost {
 		t.Fatalf("completed by a lost lock: %v", err)
 	}
 }
@@ -217,7 +217,7 @@ func TestBusLockExpiry(t *testing.T) {
 func TestBusTimeToLive(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{KeepExpired: true}, nil)
 	c := busClient(t, srv.ConnectionString())
-	must(t, busSender(t, c, "orders").SendMessage(within(t), &azservicebus.Message{Body: []byte("a"), TimeToLive: to.Ptr(100 * time.Millisecond)}, nil))
+	must(t, busSender(t, c, "orders").SendMessage(testContext(t), &azservicebus.Message{Body: []byte("a"), TimeToLive: to.Ptr(100 * time.Millisecond)}, nil))
 	d := receiveText(t, busReceiver(t, c, "orders", deadLetters), "a")[0]
 	if *d.DeadLetterReason != "TTLExpiredException" {
 		t.Fatalf("dead letter for %q", *d.DeadLetterReason)
@@ -228,23 +228,23 @@ func TestBusPeekAndDelete(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{}, nil)
 	c := busClient(t, srv.ConnectionString())
 	s := busSender(t, c, "orders")
-	batch, err := s.NewMessageBatch(within(t), nil)
+	batch, err := s.NewMessageBatch(testContext(t), nil)
 	must(t, err)
 	var want []string
 	for i := range 300 {
 		want = append(want, fmt.Sprint(i))
 		must(t, batch.AddMessage(&azservicebus.Message{Body: []byte(want[i])}, nil))
 	}
-	must(t, s.SendMessageBatch(within(t), batch, nil))
+	must(t, s.SendMessageBatch(testContext(t), batch, nil))
 	wantCounts(t, srv, "orders", 300, 0)
 	r := busReceiver(t, c, "orders", &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
 	for i := 0; i < 300; i += 100 {
-		ms, err := r.PeekMessages(within(t), 100, nil)
+		ms, err := r.PeekMessages(testContext(t), 100, nil)
 		if err != nil || len(ms) != 100 || string(ms[99].Body) != want[i+99] || *ms[99].SequenceNumber != int64(i+100) {
 			t.Fatalf("peeked %d messages: %v", len(ms), err)
 		}
 	}
-	if ms, err := r.PeekMessages(within(t), 1, nil); err != nil || len(ms) != 0 {
+	if ms, err := r.PeekMessages(testContext(t), 1, nil); err != nil || len(ms) != 0 {
 		t.Fatalf("peeked %d messages beyond the last: %v", len(ms), err)
 	}
 	if ms := receiveText(t, r, want...); ms[0].RawAMQPMessage.DeliveryAnnotations == nil {
@@ -259,8 +259,8 @@ func TestBusTopic(t *testing.T) {
 	sendText(t, busSender(t, c, "news"), "a", "b")
 	r := busReceiver(t, c, "news/one", nil)
 	ms := receiveText(t, r, "a", "b")
-	must(t, r.CompleteMessage(within(t), ms[0], nil))
-	must(t, r.DeadLetterMessage(within(t), ms[1], nil))
+	must(t, r.CompleteMessage(testContext(t), ms[0], nil))
+	must(t, r.DeadLetterMessage(testContext(t), ms[1], nil))
 	wantCounts(t, srv, "news/Subscriptions/one", 0, 1)
 	wantCounts(t, srv, "news/Subscriptions/two", 2, 0)
 	receiveText(t, busReceiver(t, c, "news/one", deadLetters), "b")
@@ -277,11 +277,11 @@ func TestBusSizes(t *testing.T) {
 		c := busClient(t, srv.ConnectionString())
 		s := busSender(t, c, "orders")
 		fits := bytes.Repeat([]byte("x"), limit-200)
-		must(t, s.SendMessage(within(t), &azservicebus.Message{Body: fits}, nil))
-		if err := s.SendMessage(within(t), &azservicebus.Message{Body: append(fits, fits[:200]...)}, nil); !errors.Is(err, azservicebus.ErrMessageTooLarge) {
+		must(t, s.SendMessage(testContext(t), &azservicebus.Message{Body: fits}, nil))
+		if err := s.SendMessage(testContext(t), &azservicebus.Message{Body: append(fits, fits[:200]...)}, nil); !errors.Is(err, azservicebus.ErrMessageTooLarge) {
 			t.Errorf("premium %t: sent a message above the limit: %v", premium, err)
 		}
-		batch, err := s.NewMessageBatch(within(t), nil)
+		batch, err := s.NewMessageBatch(testContext(t), nil)
 		must(t, err)
 		n := 0
 		for batch.AddMessage(&azservicebus.Message{Body: fits[:1000]}, nil) == nil {
@@ -290,10 +290,10 @@ func TestBusSizes(t *testing.T) {
 		if n < limit/1200 || n > limit/1000 {
 			t.Errorf("premium %t: %d messages fit", premium, n)
 		}
-		must(t, s.SendMessageBatch(within(t), batch, nil))
+		must(t, s.SendMessageBatch(testContext(t), batch, nil))
 		wantCounts(t, srv, "orders", int64(1+n), 0)
 		r := busReceiver(t, c, "orders", nil)
-		ms, err := r.ReceiveMessages(within(t), 1, nil)
+		ms, err := r.ReceiveMessages(testContext(t), 1, nil)
 		if err != nil || len(ms) != 1 || !bytes.Equal(ms[0].Body, fits) {
 			t.Errorf("premium %t: received %d messages: %v", premium, len(ms), err)
 		}
@@ -311,16 +311,16 @@ func TestBusRefusals(t *testing.T) {
 			t.Errorf("%s: %v, not %s", what, err, condition)
 		}
 	}
-	if err := busSender(t, c, "nowhere").SendMessage(within(t), &azservicebus.Message{}, nil); code(err) != azservicebus.CodeNotFound {
+	if err := busSender(t, c, "nowhere").SendMessage(testContext(t), &azservicebus.Message{}, nil); code(err) != azservicebus.CodeNotFound {
 		t.Errorf("a queue that isn't there: %v", err)
 	}
-	_, err := busReceiver(t, c, "news", nil).ReceiveMessages(within(t), 1, nil)
+	_, err := busReceiver(t, c, "news", nil).ReceiveMessages(testContext(t), 1, nil)
 	wantCondition("receive from a topic", err, amqp.ErrCondNotAllowed)
-	wantCondition("send to a subscription", busSender(t, c, "news/Subscriptions/one").SendMessage(within(t), &azservicebus.Message{}, nil), amqp.ErrCondNotAllowed)
-	wantCondition("a full queue", s.SendMessage(within(t), &azservicebus.Message{Body: make([]byte, 2000)}, nil), amqp.ErrCondResourceLimitExceeded)
-	_, err = c.AcceptSessionForQueue(within(t), "orders", "session", nil)
+	wantCondition("send to a subscription", busSender(t, c, "news/Subscriptions/one").SendMessage(testContext(t), &azservicebus.Message{}, nil), amqp.ErrCondNotAllowed)
+	wantCondition("a full queue", s.SendMessage(testContext(t), &azservicebus.Message{Body: make([]byte, 2000)}, nil), amqp.ErrCondResourceLimitExceeded)
+	_, err = c.AcceptSessionForQueue(testContext(t), "orders", "session", nil)
 	wantCondition("a session", err, amqp.ErrCondNotAllowed)
-	_, err = c.AcceptNextSessionForQueue(within(t), "orders", nil)
+	_, err = c.AcceptNextSessionForQueue(testContext(t), "orders", nil)
 	wantCondition("the next session", err, amqp.ErrCondNotAllowed)
 }
 
@@ -334,17 +334,17 @@ func TestBusKeys(t *testing.T) {
 	sendText(t, busSender(t, use("send", "s2"), "orders"), "b")
 	r := busReceiver(t, use("listen", "s3"), "orders", nil)
 	ms := receiveText(t, r, "a", "b")
-	must(t, r.RenewMessageLock(within(t), ms[0], nil))
-	must(t, r.CompleteMessage(within(t), ms[0], nil))
+	must(t, r.RenewMessageLock(testContext(t), ms[0], nil))
+	must(t, r.CompleteMessage(testContext(t), ms[0], nil))
 	refused := func(what string, err error) {
 		t.Helper()
 		if code(err) != azservicebus.CodeUnauthorizedAccess {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	refused("wrong key", busSender(t, use("all", "s2"), "orders").SendMessage(within(t), &azservicebus.Message{}, nil))
-	refused("send without the right", busSender(t, use("listen", "s3"), "orders").SendMessage(within(t), &azservicebus.Message{}, nil))
-	_, err := busReceiver(t, use("send", "s2"), "orders", nil).ReceiveMessages(within(t), 1, nil)
+	refused("wrong key", busSender(t, use("all", "s2"), "orders").SendMessage(testContext(t), &azservicebus.Message{}, nil))
+	refused("send without the right", busSender(t, use("listen", "s3"), "orders").SendMessage(testContext(t), &azservicebus.Message{}, nil))
+	_, err := busReceiver(t, use("send", "s2"), "orders", nil).ReceiveMessages(testContext(t), 1, nil)
 	refused("receive without the right", err)
 }
 
@@ -380,7 +380,7 @@ func TestBusFaults(t *testing.T) {
 		t.Fatal("no connection to drop")
 	}
 	for _, m := range ms { // the locks outlive the connection
-		must(t, r.CompleteMessage(within(t), &azservicebus.ReceivedMessage{LockToken: m.LockToken}, nil))
+		must(t, r.CompleteMessage(testContext(t), &azservicebus.ReceivedMessage{LockToken: m.LockToken}, nil))
 	}
 	wantCounts(t, srv, "orders", 0, 0)
 	_, err = srv.Faults().Add(emulator.Fault{Kind: emulator.FaultLoseAnswer, On: emulator.OnSend, Times: 1})

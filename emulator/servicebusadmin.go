@@ -49,7 +49,7 @@ func (a *busAdmin) listen(address, certOut string) error {
 }
 
 func (a *busAdmin) serveOn(at, l net.Listener) *httpServer {
-	server := &http.Server{Handler: a.bus.issuer.before(a), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+	server := &http.Server{Handler: a.bus.issuer.wrap(a), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
 	return serveHTTP(at, l, server, "administration API", a.bus.log)
 }
 
@@ -63,7 +63,7 @@ func (s *ServiceBus) AdminConnectionString() string {
 	if s.admin.own == nil {
 		return s.TLSConnectionString()
 	}
-	return "Endpoint=sb://" + endpoint(s.admin.own.at, "443") + s.credentials()
+	return "Endpoint=sb://" + endpoint(s.admin.own.listener, "443") + s.credentials()
 }
 
 // AdminCertPool returns a pool with the certificate of the administration API, nil if
@@ -108,7 +108,7 @@ func (a *busAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)
 		return
 	}
-	body, err := xml.Marshal(at(r.Host, document))
+	body, err := xml.Marshal(completeURLs(r.Host, document))
 	if err != nil {
 		a.bus.log.Error("administration API: encoding a response failed", "error", err)
 		w.WriteHeader(http.StatusInternalServerError)

@@ -44,7 +44,7 @@ func wantStatus(t testing.TB, what string, err error, status int) {
 
 func TestBusAdminQueues(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{}, &emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0"})
-	a, ctx := busAdmin(t, srv, srv.AdminConnectionString()), within(t)
+	a, ctx := busAdmin(t, srv, srv.AdminConnectionString()), testContext(t)
 	created, err := a.CreateQueue(ctx, "a/b", &admin.CreateQueueOptions{Properties: &admin.QueueProperties{
 		LockDuration: to.Ptr("PT30S"), MaxDeliveryCount: to.Ptr(int32(2)), DefaultMessageTimeToLive: to.Ptr("P1DT2H3M4.5S"),
 		DeadLetteringOnMessageExpiration: to.Ptr(true), MaxSizeInMegabytes: to.Ptr(int32(2048)),
@@ -104,7 +104,7 @@ func TestBusAdminQueues(t *testing.T) {
 
 func TestBusAdminTopics(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{}, &emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0"})
-	a, ctx := busAdmin(t, srv, srv.AdminConnectionString()), within(t)
+	a, ctx := busAdmin(t, srv, srv.AdminConnectionString()), testContext(t)
 	_, err := a.CreateTopic(ctx, "events", nil)
 	must(t, err)
 	s, err := a.CreateSubscription(ctx, "events", "mine", &admin.CreateSubscriptionOptions{Properties: &admin.SubscriptionProperties{MaxDeliveryCount: to.Ptr(int32(5))}})
@@ -147,7 +147,7 @@ func TestBusAdminTopics(t *testing.T) {
 
 func TestBusAdminLists(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{}, &emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0"})
-	a, ctx := busAdmin(t, srv, srv.AdminConnectionString()), within(t)
+	a, ctx := busAdmin(t, srv, srv.AdminConnectionString()), testContext(t)
 	want := []string{"orders"}
 	for i := range 120 {
 		name := fmt.Sprintf("q%03d", i)
@@ -209,17 +209,17 @@ func TestBusAdminRights(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{}, &emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0", Keys: keys})
 	endpoint, _, _ := strings.Cut(srv.AdminConnectionString(), ";")
 	a := busAdmin(t, srv, endpoint+";SharedAccessKeyName=both;SharedAccessKey=s2")
-	if q, err := a.GetQueue(within(t), "unknown", nil); q != nil || err != nil {
+	if q, err := a.GetQueue(testContext(t), "unknown", nil); q != nil || err != nil {
 		t.Errorf("an unknown queue: %v, %v", q, err)
 	}
 	for what, f := range map[string]func() error{
-		">Manage,EntityRead claims required":                         func() error { _, err := a.GetQueue(within(t), "orders", nil); return err },
-		"failed for specified action: Manage,EntityWrite":            func() error { _, err := a.CreateTopic(within(t), "new", nil); return err },
-		"failed for specified action: Manage,EntityDelete":           func() error { _, err := a.DeleteTopic(within(t), "news", nil); return err },
-		"Unauthorized access for 'GetSubscription'":                  func() error { _, err := a.GetSubscription(within(t), "news", "one", nil); return err },
-		"Unauthorized access for 'CreateOrUpdateSubscription'":       func() error { _, err := a.CreateSubscription(within(t), "news", "new", nil); return err },
-		"Unauthorized access for 'DeleteSubscription'":               func() error { _, err := a.DeleteSubscription(within(t), "news", "one", nil); return err },
-		"Unauthorized access for 'EnumerateSubscriptions' operation": func() error { _, err := a.NewListSubscriptionsPager("news", nil).NextPage(within(t)); return err },
+		">Manage,EntityRead claims required":                         func() error { _, err := a.GetQueue(testContext(t), "orders", nil); return err },
+		"failed for specified action: Manage,EntityWrite":            func() error { _, err := a.CreateTopic(testContext(t), "new", nil); return err },
+		"failed for specified action: Manage,EntityDelete":           func() error { _, err := a.DeleteTopic(testContext(t), "news", nil); return err },
+		"Unauthorized access for 'GetSubscription'":                  func() error { _, err := a.GetSubscription(testContext(t), "news", "one", nil); return err },
+		"Unauthorized access for 'CreateOrUpdateSubscription'":       func() error { _, err := a.CreateSubscription(testContext(t), "news", "new", nil); return err },
+		"Unauthorized access for 'DeleteSubscription'":               func() error { _, err := a.DeleteSubscription(testContext(t), "news", "one", nil); return err },
+		"Unauthorized access for 'EnumerateSubscriptions' operation": func() error { _, err := a.NewListSubscriptionsPager("news", nil).NextPage(testContext(t)); return err },
 	} {
 		err := f()
 		wantStatus(t, what, err, http.StatusUnauthorized)
@@ -235,7 +235,7 @@ func TestBusAdminRightsOfOtherMethods(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{}, &emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0", Issuer: issuer})
 	endpoint, _, _ := strings.Cut(strings.TrimPrefix(srv.AdminConnectionString(), "Endpoint=sb://"), ";")
 	for path, want := range map[string]string{"orders": "Manage claim required for this operation: POST", "news/subscriptions/one": "Unauthorized access for 'POST' operation"} {
-		req, err := http.NewRequestWithContext(within(t), http.MethodPost, "https://"+strings.TrimSuffix(endpoint, "/")+"/"+path, nil)
+		req, err := http.NewRequestWithContext(testContext(t), http.MethodPost, "https://"+strings.TrimSuffix(endpoint, "/")+"/"+path, nil)
 		must(t, err)
 		req.Header.Set("Authorization", tokenOf(t, issuer, "reader-secret", "https://servicebus.azure.net"))
 		res, err := trusting(t, srv.AdminCertPool()).Do(req)
@@ -258,7 +258,7 @@ func TestBusAdminTokens(t *testing.T) {
 	defer client.CloseIdleConnections()
 	endpoint, _, _ := strings.Cut(strings.TrimPrefix(srv.AdminConnectionString(), "Endpoint=sb://"), ";")
 	get := func(authorization string) int {
-		req, err := http.NewRequestWithContext(within(t), http.MethodGet, "https://"+strings.TrimSuffix(endpoint, "/")+"/orders", nil)
+		req, err := http.NewRequestWithContext(testContext(t), http.MethodGet, "https://"+strings.TrimSuffix(endpoint, "/")+"/orders", nil)
 		must(t, err)
 		req.Header.Set("Authorization", authorization)
 		res, err := client.Do(req)
@@ -285,7 +285,7 @@ func TestBusAdminRefusesSettings(t *testing.T) {
 		"RequiresDuplicateDetection": {RequiresDuplicateDetection: to.Ptr(true)},
 		"MaxMessageSizeInKilobytes":  {MaxMessageSizeInKilobytes: to.Ptr[int64](2048)},
 	} {
-		_, err := a.CreateQueue(within(t), "new", &admin.CreateQueueOptions{Properties: &p})
+		_, err := a.CreateQueue(testContext(t), "new", &admin.CreateQueueOptions{Properties: &p})
 		wantStatus(t, setting, err, http.StatusBadRequest)
 		if err != nil {
 			wantText(t, err, setting+" is not supported here")
@@ -296,7 +296,7 @@ func TestBusAdminRefusesSettings(t *testing.T) {
 // The window of duplicate detection is kept without it, since clients send it always; what Azure
 // refuses is refused.
 func TestBusAdminKeepsDuplicateWindow(t *testing.T) {
-	cfg, ctx := emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0", Dir: t.TempDir()}, within(t)
+	cfg, ctx := emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0", Dir: t.TempDir()}, testContext(t)
 	srv := startBus(t, emulator.ServiceBusQueue{}, &cfg)
 	a := busAdmin(t, srv, srv.AdminConnectionString())
 	for i, c := range []struct{ set, want string }{{"", "PT10M"}, {"PT600S", "PT10M"}, {"PT1M", "PT1M"}, {"PT20S", "PT20S"}, {"P7D", "P7D"}} {
@@ -331,7 +331,7 @@ func TestBusAdminKeepsDuplicateWindow(t *testing.T) {
 // Settings that change nothing here are kept, also over a restart: a client compares what it set
 // with what it reads.
 func TestBusAdminKeepsSettings(t *testing.T) {
-	cfg, ctx := emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0", Dir: t.TempDir()}, within(t)
+	cfg, ctx := emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0", Dir: t.TempDir()}, testContext(t)
 	start := func() (*emulator.ServiceBus, *admin.Client) {
 		srv := startBus(t, emulator.ServiceBusQueue{}, &cfg)
 		return srv, busAdmin(t, srv, srv.AdminConnectionString())
@@ -376,7 +376,7 @@ func TestBusAdminKeepsSettings(t *testing.T) {
 // What an entity's status forbids is refused; what it doesn't forbid goes on.
 func TestBusAdminStatus(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{}, &emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0"})
-	a, ctx := busAdmin(t, srv, srv.AdminConnectionString()), within(t)
+	a, ctx := busAdmin(t, srv, srv.AdminConnectionString()), testContext(t)
 	c := busClient(t, srv.ConnectionString())
 	refused := func(what string, err error) {
 		t.Helper()
@@ -447,7 +447,7 @@ func TestBusAdminStatus(t *testing.T) {
 // The namespace, and the one rule that subscriptions have, can be read. Other rules are refused.
 func TestBusAdminRules(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{}, &emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0", Premium: true})
-	a, ctx := busAdmin(t, srv, srv.AdminConnectionString()), within(t)
+	a, ctx := busAdmin(t, srv, srv.AdminConnectionString()), testContext(t)
 	ns, err := a.GetNamespaceProperties(ctx, nil)
 	if err != nil || ns.SKU != "Premium" || time.Since(ns.CreatedTime) > time.Hour {
 		t.Errorf("namespace %+v: %v", ns, err)
@@ -487,11 +487,11 @@ func TestBusCloseLeavesNothingRunning(t *testing.T) {
 	c := busClient(t, srv.ConnectionString())
 	sendText(t, busSender(t, c, "orders"), "a", "b")
 	receiveText(t, busReceiver(t, c, "orders", nil), "a") // the link waits for more
-	if q, err := busAdmin(t, srv, srv.AdminConnectionString()).GetQueue(within(t), "orders", nil); err != nil || q == nil {
+	if q, err := busAdmin(t, srv, srv.AdminConnectionString()).GetQueue(testContext(t), "orders", nil); err != nil || q == nil {
 		t.Fatalf("%v, %v", q, err)
 	}
 	must(t, srv.Close())
-	for ctx := within(t); ; runtime.Gosched() { // one who says that it is done may still have to return
+	for ctx := testContext(t); ; runtime.Gosched() { // one who says that it is done may still have to return
 		left := running()
 		if len(left) == 0 {
 			break

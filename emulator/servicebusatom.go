@@ -45,8 +45,8 @@ type atomEntry struct {
 	Content atomContent `xml:"content"`
 }
 
-// at completes the paths of entries to URLs.
-func at(host string, document any) any {
+// completeURLs completes the paths of entries to URLs.
+func completeURLs(host string, document any) any {
 	absolute := func(e atomEntry) atomEntry {
 		e.ID = (&url.URL{Scheme: "https", Host: host, Path: e.ID}).String()
 		return e

@@ -22,8 +22,8 @@ func TestBusWholeMessage(t *testing.T) {
 		MessageAnnotations:  map[any]any{"own": "message", "x-opt-enqueue-sequence-number": int64(9)},
 		Body:                azservicebus.AMQPAnnotatedMessageBody{Data: [][]byte{[]byte("one"), []byte("two")}},
 	}
-	must(t, busSender(t, c, "orders").SendAMQPAnnotatedMessage(within(t), sent, nil))
-	ms, err := busReceiver(t, c, "orders", nil).ReceiveMessages(within(t), 1, nil)
+	must(t, busSender(t, c, "orders").SendAMQPAnnotatedMessage(testContext(t), sent, nil))
+	ms, err := busReceiver(t, c, "orders", nil).ReceiveMessages(testContext(t), 1, nil)
 	must(t, err)
 	got := ms[0].RawAMQPMessage
 	if !got.Header.Durable || got.Header.Priority != 100 {
@@ -44,8 +44,8 @@ func TestBusWholeMessage(t *testing.T) {
 func TestBusMessageWithoutBody(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{}, nil)
 	c := busClient(t, srv.ConnectionString())
-	must(t, busSender(t, c, "orders").SendAMQPAnnotatedMessage(within(t), &azservicebus.AMQPAnnotatedMessage{ApplicationProperties: map[string]any{"only": "this"}}, nil))
-	ms, err := busReceiver(t, c, "orders", nil).ReceiveMessages(within(t), 1, nil)
+	must(t, busSender(t, c, "orders").SendAMQPAnnotatedMessage(testContext(t), &azservicebus.AMQPAnnotatedMessage{ApplicationProperties: map[string]any{"only": "this"}}, nil))
+	ms, err := busReceiver(t, c, "orders", nil).ReceiveMessages(testContext(t), 1, nil)
 	must(t, err)
 	if ms[0].ApplicationProperties["only"] != "this" || ms[0].Body != nil {
 		t.Errorf("received %+v", ms[0])
@@ -57,14 +57,14 @@ func TestBusUnknownEntities(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{}, nil)
 	c := busClient(t, srv.ConnectionString())
 	for _, name := range []string{"unknown", "orders/Subscriptions/s"} {
-		if err := busSender(t, c, name).SendMessage(within(t), &azservicebus.Message{}, nil); code(err) != azservicebus.CodeNotFound {
+		if err := busSender(t, c, name).SendMessage(testContext(t), &azservicebus.Message{}, nil); code(err) != azservicebus.CodeNotFound {
 			t.Errorf("send to %s: %v", name, err)
 		}
 	}
-	if _, err := busReceiver(t, c, "news/unknown", nil).ReceiveMessages(within(t), 1, nil); code(err) != azservicebus.CodeNotFound {
+	if _, err := busReceiver(t, c, "news/unknown", nil).ReceiveMessages(testContext(t), 1, nil); code(err) != azservicebus.CodeNotFound {
 		t.Errorf("receive from an unknown subscription: %v", err)
 	}
-	if _, err := c.AcceptSessionForQueue(within(t), "unknown", "s", nil); code(err) != azservicebus.CodeNotFound {
+	if _, err := c.AcceptSessionForQueue(testContext(t), "unknown", "s", nil); code(err) != azservicebus.CodeNotFound {
 		t.Errorf("accept a session of an unknown queue: %v", err)
 	}
 	sendText(t, busSender(t, c, "news"), "known")
@@ -77,12 +77,12 @@ func TestBusSessionStates(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{Sessions: true}, nil)
 	c := busClient(t, srv.ConnectionString())
 	for _, id := range []string{"kept", "cleared"} {
-		s, err := c.AcceptSessionForQueue(within(t), "orders", id, nil)
+		s, err := c.AcceptSessionForQueue(testContext(t), "orders", id, nil)
 		must(t, err)
-		must(t, s.SetSessionState(within(t), []byte("state"), nil))
+		must(t, s.SetSessionState(testContext(t), []byte("state"), nil))
 		if id == "cleared" {
-			must(t, s.SetSessionState(within(t), nil, nil))
-			if state, err := s.GetSessionState(within(t), nil); state != nil || err != nil {
+			must(t, s.SetSessionState(testContext(t), nil, nil))
+			if state, err := s.GetSessionState(testContext(t), nil); state != nil || err != nil {
 				t.Errorf("a cleared state is %v, %v", state, err)
 			}
 		}
@@ -91,7 +91,7 @@ func TestBusSessionStates(t *testing.T) {
 	sendSession(t, busSender(t, c, "orders"), "message only", "a")
 	listed := func(options *azservicebus.ListSessionsOptions) (all []string) {
 		for p := c.NewListSessionsForQueuePager("orders", options); p.More(); {
-			page, err := p.NextPage(within(t))
+			page, err := p.NextPage(testContext(t))
 			must(t, err)
 			all = append(all, page.Sessions...)
 		}

@@ -57,7 +57,7 @@ func FuzzBusMessage(f *testing.F) {
 			m.Sequence, m.Reason = 3, "reason"
 			var got []byte
 			var why, sequences int
-			for _, s := range sections(t, appendBusMessage(nil, m, &servicebus.Locked{Until: time.Now()})) {
+			for _, s := range sections(t, appendBusMessage(nil, m, &servicebus.Locked{LockedUntil: time.Now()})) {
 				switch {
 				case s.Code > amqp.SectionApplicationProperties:
 					got = append(got, s.Raw...)

@@ -18,19 +18,19 @@ type fate struct {
 
 // fates are those of all messages. Its methods may be called concurrently.
 type fates struct {
-	mu   sync.Mutex
-	of   map[string]*fate
-	more chan struct{} // closed when enough has happened
-	left int
+	mu     sync.Mutex
+	byName map[string]*fate
+	more   chan struct{} // closed when enough has happened
+	left   int
 }
 
 func (f *fates) change(name string, change func(*fate)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.of[name] == nil {
-		f.of[name] = &fate{}
+	if f.byName[name] == nil {
+		f.byName[name] = &fate{}
 	}
-	change(f.of[name])
+	change(f.byName[name])
 }
 
 // progress counts what the test waits for.
@@ -46,12 +46,12 @@ func (f *fates) progress() {
 // that it acknowledged, none whose completion it acknowledged, and every dead letter.
 func TestBusKill(t *testing.T) {
 	dir := t.TempDir()
-	all := &fates{of: make(map[string]*fate)}
+	all := &fates{byName: make(map[string]*fate)}
 	for round := range 4 {
 		connection, kill := child(t, busVariable, dir)
 		all.more, all.left = make(chan struct{}), 150+40*round
 		c := busClient(t, connection)
-		ctx, stop := context.WithCancel(within(t))
+		ctx, stop := context.WithCancel(testContext(t))
 		var wg sync.WaitGroup
 		for s := range 3 {
 			sender, r := busSender(t, c, "orders"), busReceiver(t, c, "orders", nil)
@@ -76,22 +76,22 @@ func TestBusKill(t *testing.T) {
 	for place, options := range map[string]*azservicebus.ReceiverOptions{"queue": nil, "dead letters": deadLetters} {
 		r := busReceiver(t, c, "orders", options)
 		for {
-			ms, err := r.PeekMessages(within(t), 500, nil)
+			ms, err := r.PeekMessages(testContext(t), 500, nil)
 			must(t, err)
 			if len(ms) == 0 {
 				break
 			}
 			for _, m := range ms {
 				name := string(m.Body)
-				if stored[name] != "" || all.of[name] == nil {
-					t.Errorf("message %q is in the %s, a repeat: %q, sent: %t", name, place, stored[name], all.of[name] != nil)
+				if stored[name] != "" || all.byName[name] == nil {
+					t.Errorf("message %q is in the %s, a repeat: %q, sent: %t", name, place, stored[name], all.byName[name] != nil)
 				}
 				stored[name], deliveries[name] = place, m.DeliveryCount-1 // what the client adds for this one
 			}
 		}
 	}
 	counts := map[string]int{}
-	for name, f := range all.of {
+	for name, f := range all.byName {
 		switch place := stored[name]; {
 		case f.completed && place != "":
 			t.Errorf("message %q was completed, and is in the %s", name, place)
@@ -179,7 +179,7 @@ func TestBusReopen(t *testing.T) {
 	sendText(t, busSender(t, busClient(t, srv.ConnectionString()), "news"), "a")
 	must(t, srv.Close())
 	srv = open(7)
-	q, err := busAdmin(t, srv, srv.AdminConnectionString()).GetQueue(within(t), "orders", nil)
+	q, err := busAdmin(t, srv, srv.AdminConnectionString()).GetQueue(testContext(t), "orders", nil)
 	if err != nil || *q.MaxDeliveryCount != 3 {
 		t.Errorf("queue %+v: %v", q, err)
 	}

@@ -171,7 +171,7 @@ func appendBusMessage(b []byte, m *servicebus.Message, lock *servicebus.Locked) 
 		n++
 	}
 	if lock != nil {
-		a = amqp.AppendTimestamp(amqp.AppendSymbol(a, annLockedUntil), lock.Until)
+		a = amqp.AppendTimestamp(amqp.AppendSymbol(a, annLockedUntil), lock.LockedUntil)
 		n++
 	}
 	a, n = appendOthers(a, n, take(amqp.SectionMessageAnnotations))
@@ -312,8 +312,8 @@ func editProperties(properties amqp.Map, most int) func([]byte) ([]byte, error) 
 	}
 }
 
-// without returns a map without some keys.
-func without(m amqp.Map, names ...string) (rest amqp.Map) {
+// omit returns a map without some keys.
+func omit(m amqp.Map, names ...string) (rest amqp.Map) {
 next:
 	for _, p := range m {
 		for _, name := range names {

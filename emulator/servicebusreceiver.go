@@ -17,11 +17,11 @@ const (
 // locked until it settles them, in receive-and-delete mode they are deleted before they
 // are sent.
 type busReceiver struct {
-	c     *busPeer
-	link  *amqp.Outgoing
-	node  busNode
-	store *servicebus.Store
-	from  origin
+	c      *busPeer
+	link   *amqp.Outgoing
+	node   busNode
+	store  *servicebus.Store
+	origin origin
 }
 
 // origin is the source of a receiver's messages: a [servicebus.Store] or a
@@ -58,7 +58,7 @@ func (c *busPeer) openReceiver(l *amqp.Outgoing, n busNode) (func(context.Contex
 }
 
 func (c *busPeer) receiveLink(l *amqp.Outgoing, n busNode, store *servicebus.Store) (func(context.Context) error, error) {
-	r := &busReceiver{c: c, link: l, node: n, store: store, from: store}
+	r := &busReceiver{c: c, link: l, node: n, store: store, origin: store}
 	l.OnSettle(r.settle)
 	if wish, ok := requestedSession(l.Filter()); ok {
 		return r.openSession(wish, sessionWait(l.Properties()))
@@ -75,13 +75,13 @@ func (r *busReceiver) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		got, err := r.from.Receive(min(credit, receiveMessages), receiveBytes)
+		got, err := r.origin.Receive(min(credit, receiveMessages), receiveBytes)
 		if err != nil {
 			return err
 		}
 		if len(got) == 0 {
 			r.link.Idle()
-			if err := r.from.Wait(ctx); err != nil {
+			if err := r.origin.Wait(ctx); err != nil {
 				return err
 			}
 			continue
@@ -167,7 +167,7 @@ func (r *busReceiver) settle(tag [16]byte, o amqp.Outcome) (wait func() error, e
 		as.Outcome = servicebus.Complete
 	case amqp.Rejected:
 		as.Outcome, as.Reason, as.Description = servicebus.DeadLetter, o.Info.String(propReason), o.Info.String(propDescription)
-		as.Edit = editProperties(without(o.Info, propReason, propDescription), r.c.bus.azure.maxMessage())
+		as.Edit = editProperties(omit(o.Info, propReason, propDescription), r.c.bus.azure.maxMessage())
 	case amqp.Released:
 		as.Outcome = servicebus.Release
 	case amqp.Modified:

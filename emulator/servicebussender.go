@@ -18,10 +18,10 @@ const propMaxBatch = "com.microsoft:max-message-batch-size"
 // busSender is a link on which a client sends messages to a queue or topic. Deliveries
 // that arrive together are written together.
 type busSender struct {
-	c    *busPeer
-	link *amqp.Incoming
-	node busNode
-	to   target
+	c      *busPeer
+	link   *amqp.Incoming
+	node   busNode
+	target target
 
 	submissions []submission
 	dropAck     bool // a fault: the deliveries aren't acknowledged
@@ -42,8 +42,8 @@ func (c *busPeer) openSender(l *amqp.Incoming, n busNode) (func(context.Context)
 		return nil, err
 	}
 	l.Answer(amqp.Map{{Key: amqp.Symbol(propMaxBatch), Value: uint64(c.bus.azure.maxBatch())}})
-	l.CountWith(c.namespace.meters.of(n.entity))
-	s := &busSender{c: c, link: l, node: n, to: to}
+	l.CountWith(c.namespace.meters.meter(n.entity))
+	s := &busSender{c: c, link: l, node: n, target: to}
 	return s.run, nil
 }
 
@@ -91,7 +91,7 @@ func (s *busSender) submit(ctx context.Context, d amqp.Delivery) (submission, er
 	case kind == FaultLoseAnswer:
 		s.dropAck = true
 	}
-	_, receipt := s.to.Submit(ms)
+	_, receipt := s.target.Submit(ms)
 	return submission{receipt: receipt}, nil
 }
 

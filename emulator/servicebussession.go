@@ -82,11 +82,11 @@ func (r *busReceiver) runSession(ctx context.Context, w sessionRequest, wait tim
 		return err
 	}
 	defer held.Release()
-	properties := amqp.Map{{Key: amqp.Symbol(propLockedUntil), Value: ticksAtEpoch + held.Until().UnixMilli()*10_000}}
+	properties := amqp.Map{{Key: amqp.Symbol(propLockedUntil), Value: ticksAtEpoch + held.LockedUntil().UnixMilli()*10_000}}
 	if err := r.link.CompleteAttach(w.answer(held.ID()), properties); err != nil {
 		return err
 	}
-	r.from = held
+	r.origin = held
 	ctx, cancel := context.WithCancel(ctx)
 	lost := make(chan error, 1)
 	go func() {

@@ -19,7 +19,7 @@ import (
 func sendSession(t testing.TB, s *azservicebus.Sender, session string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
-		must(t, s.SendMessage(within(t), &azservicebus.Message{Body: []byte(text), SessionID: &session}, nil))
+		must(t, s.SendMessage(testContext(t), &azservicebus.Message{Body: []byte(text), SessionID: &session}, nil))
 	}
 }
 
@@ -34,7 +34,7 @@ func wantCondition(t testing.TB, what string, err error, condition amqp.ErrCond)
 // The messages of a session go to its holder only, in order.
 func TestBusSessions(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{Sessions: true}, nil)
-	c, ctx := busClient(t, srv.ConnectionString()), within(t)
+	c, ctx := busClient(t, srv.ConnectionString()), testContext(t)
 	s := busSender(t, c, "orders")
 	sendSession(t, s, "red", "r1", "r2")
 	sendSession(t, s, "blue", "b1")
@@ -100,7 +100,7 @@ func TestBusSessions(t *testing.T) {
 // Who waits for the next session gets one as soon as there is.
 func TestBusNextSession(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{Sessions: true}, nil)
-	c, ctx := busClient(t, srv.ConnectionString()), within(t)
+	c, ctx := busClient(t, srv.ConnectionString()), testContext(t)
 	got := make(chan string, 3)
 	for range 3 {
 		go func() {
@@ -146,7 +146,7 @@ func TestBusSessionExpiry(t *testing.T) {
 // that has held the session, and the error of its operations.
 func expireSession(t *testing.T) (held *azservicebus.SessionReceiver, err error) {
 	srv := startBus(t, emulator.ServiceBusQueue{Sessions: true, Lock: 5 * time.Second}, nil)
-	c, ctx := busClient(t, srv.ConnectionString()), within(t)
+	c, ctx := busClient(t, srv.ConnectionString()), testContext(t)
 	sendSession(t, busSender(t, c, "orders"), "s", "a")
 	held, err = c.AcceptSessionForQueue(ctx, "orders", "s", nil)
 	must(t, err)
@@ -171,7 +171,7 @@ func expireSession(t *testing.T) (held *azservicebus.SessionReceiver, err error)
 
 func TestBusScheduled(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{}, &emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0"})
-	c, ctx := busClient(t, srv.ConnectionString()), within(t)
+	c, ctx := busClient(t, srv.ConnectionString()), testContext(t)
 	for entity, from := range map[string]string{"orders": "orders", "news": "news/one"} {
 		s, r := busSender(t, c, entity), busReceiver(t, c, from, nil)
 		far := time.Now().Add(time.Hour)
@@ -218,7 +218,7 @@ func TestBusScheduled(t *testing.T) {
 
 func TestBusDeferred(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{}, nil)
-	c, ctx := busClient(t, srv.ConnectionString()), within(t)
+	c, ctx := busClient(t, srv.ConnectionString()), testContext(t)
 	sendText(t, busSender(t, c, "orders"), "a", "b", "c")
 	r := busReceiver(t, c, "orders", nil)
 	ms := receiveText(t, r, "a", "b", "c")

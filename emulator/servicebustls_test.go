@@ -27,7 +27,7 @@ func TestBusOneTLSAddress(t *testing.T) {
 		return c
 	}
 	a := busAdmin(t, srv, srv.AdminConnectionString())
-	if _, err := a.CreateQueue(within(t), "made", nil); err != nil {
+	if _, err := a.CreateQueue(testContext(t), "made", nil); err != nil {
 		t.Fatal(err)
 	}
 	sendText(t, busSender(t, client(&azservicebus.ClientOptions{TLSConfig: trusted}), "made"), "by AMQP")
@@ -42,7 +42,7 @@ func TestBusOneTLSAddress(t *testing.T) {
 		return websocket.NetConn(context.Background(), ws, websocket.MessageBinary), nil
 	}})
 	receiveText(t, busReceiver(t, overWebSockets, "made", nil), "by AMQP")
-	if _, err := a.DeleteQueue(within(t), "made", nil); err != nil {
+	if _, err := a.DeleteQueue(testContext(t), "made", nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -62,7 +62,7 @@ func TestBusSharedAddressWithSilentClients(t *testing.T) {
 		must(t, err)
 	}
 	if pager := busAdmin(t, srv, srv.AdminConnectionString()).NewListQueuesPager(nil); pager.More() {
-		_, err := pager.NextPage(within(t))
+		_, err := pager.NextPage(testContext(t))
 		must(t, err)
 	}
 	start := time.Now()

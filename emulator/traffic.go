@@ -30,8 +30,8 @@ type meterSet struct {
 	meters map[string]*amqp.Meter
 }
 
-// of returns the meter of an entity.
-func (s *meterSet) of(entity string) *amqp.Meter {
+// meter returns the meter of an entity.
+func (s *meterSet) meter(entity string) *amqp.Meter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := strings.ToLower(entity)

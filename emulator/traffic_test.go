@@ -17,19 +17,19 @@ func TestIncomingStats(t *testing.T) {
 	s := busSender(t, busClient(t, bus.ConnectionString()), "orders")
 	var hubs, queues emulator.IncomingStats
 	for n := 1; n <= 100_000; n *= 10 {
-		b, err := p.NewEventDataBatch(within(t), to0())
+		b, err := p.NewEventDataBatch(testContext(t), to0())
 		must(t, err)
 		for range 3 {
 			must(t, b.AddEventData(&azeventhubs.EventData{Body: make([]byte, n)}, nil))
 		}
-		must(t, p.SendEventDataBatch(within(t), b, nil))
+		must(t, p.SendEventDataBatch(testContext(t), b, nil))
 		hubs.Messages, hubs.Bytes, hubs.Largest = hubs.Messages+1, hubs.Bytes+int64(b.NumBytes()), int64(b.NumBytes())
-		m, err := s.NewMessageBatch(within(t), nil)
+		m, err := s.NewMessageBatch(testContext(t), nil)
 		must(t, err)
 		for range 2 {
 			must(t, m.AddMessage(&azservicebus.Message{Body: make([]byte, n)}, nil))
 		}
-		must(t, s.SendMessageBatch(within(t), m, nil))
+		must(t, s.SendMessageBatch(testContext(t), m, nil))
 		queues.Messages, queues.Bytes, queues.Largest = queues.Messages+1, queues.Bytes+int64(m.NumBytes()), int64(m.NumBytes())
 	}
 	if got := srv.IncomingStats("H"); got != hubs {

@@ -75,7 +75,7 @@ func TestWebSockets(t *testing.T) {
 func TestOrigins(t *testing.T) {
 	for _, keys := range [][]emulator.Key{nil, {{Name: "root", Secret: "cm9vdA=="}}} {
 		srv := start(t, one("h", 1), &emulator.Config{Keys: keys})
-		ws, res, err := websocket.Dial(within(t), "ws://"+srv.Addr()+"/$servicebus/websocket", &websocket.DialOptions{
+		ws, res, err := websocket.Dial(testContext(t), "ws://"+srv.Addr()+"/$servicebus/websocket", &websocket.DialOptions{
 			Subprotocols: []string{"amqp"}, HTTPHeader: http.Header{"Origin": {"http://elsewhere.example"}},
 		})
 		if keys == nil && (err == nil || res.StatusCode != http.StatusForbidden) || keys != nil && err != nil {

@@ -22,12 +22,12 @@ const fromZero = "h/ConsumerGroups/$Default/Partitions/0"
 // session connects a plain AMQP client, for what the Event Hubs library doesn't do.
 func session(t testing.TB, srv *emulator.Server) *amqp.Session {
 	t.Helper()
-	conn, err := amqp.Dial(within(t), "amqp://"+srv.Addr(), &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
+	conn, err := amqp.Dial(testContext(t), "amqp://"+srv.Addr(), &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	s, err := conn.NewSession(within(t), nil)
+	s, err := conn.NewSession(testContext(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func session(t testing.TB, srv *emulator.Server) *amqp.Session {
 
 func sender(t testing.TB, s *amqp.Session, address string) *amqp.Sender {
 	t.Helper()
-	l, err := s.NewSender(within(t), address, nil)
+	l, err := s.NewSender(testContext(t), address, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func sender(t testing.TB, s *amqp.Session, address string) *amqp.Sender {
 
 func receiver(t testing.TB, s *amqp.Session, address string, opts *amqp.ReceiverOptions) *amqp.Receiver {
 	t.Helper()
-	l, err := s.NewReceiver(within(t), address, opts)
+	l, err := s.NewReceiver(testContext(t), address, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func receiver(t testing.TB, s *amqp.Session, address string, opts *amqp.Receiver
 
 func next(t testing.TB, r *amqp.Receiver) *amqp.Message {
 	t.Helper()
-	m, err := r.Receive(within(t), nil)
+	m, err := r.Receive(testContext(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestEventIsKeptAsItIs(t *testing.T) {
 	}
 	batch := &amqp.Message{Format: 0x80013700}
 	for _, m := range messages {
-		if err := sender(t, s, "h/Partitions/0").Send(within(t), m, nil); err != nil {
+		if err := sender(t, s, "h/Partitions/0").Send(testContext(t), m, nil); err != nil {
 			t.Fatal(err)
 		}
 		b, err := m.MarshalBinary()
@@ -119,7 +119,7 @@ func TestEventIsKeptAsItIs(t *testing.T) {
 		}
 		batch.Data = append(batch.Data, b)
 	}
-	if err := sender(t, s, "h/Partitions/0").Send(within(t), batch, nil); err != nil {
+	if err := sender(t, s, "h/Partitions/0").Send(testContext(t), batch, nil); err != nil {
 		t.Fatal(err)
 	}
 	r := receiver(t, s, fromZero, nil)
@@ -177,12 +177,12 @@ func TestKeyOfABatch(t *testing.T) {
 		{Format: 0x80013700, Annotations: key, Data: [][]byte{event("a", ""), event("b", "own")}},
 		{Annotations: key, Data: [][]byte{[]byte("c")}},
 	} {
-		if err := l.Send(within(t), m, nil); err != nil {
+		if err := l.Send(testContext(t), m, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, id := range []string{"0", "1", "2", "3"} {
-		if props, err := producer(t, srv, "h").GetPartitionProperties(within(t), id, nil); err != nil {
+		if props, err := producer(t, srv, "h").GetPartitionProperties(testContext(t), id, nil); err != nil {
 			t.Fatal(err)
 		} else if props.IsEmpty {
 			continue
@@ -217,13 +217,13 @@ func TestRefusedMessages(t *testing.T) {
 		"a batch with an event in knots": {Format: 0x80013700, Data: [][]byte{append(append([]byte{}, good...), 0x00, 0x53, 0x73, 0x45)}},
 		"a long key":                     {Data: [][]byte{{1}}, Annotations: amqp.Annotations{"x-opt-partition-key": strings.Repeat("é", 129)}},
 	} {
-		err := l.Send(within(t), m, nil)
+		err := l.Send(testContext(t), m, nil)
 		if c := condition(err); c != amqp.ErrCondDecodeError && c != amqp.ErrCondInvalidField && c != "com.microsoft:argument-out-of-range" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	key := amqp.Annotations{"x-opt-partition-key": strings.Repeat("é", 128)}
-	if err := l.Send(within(t), &amqp.Message{Data: [][]byte{[]byte("good")}, Annotations: key}, nil); err != nil {
+	if err := l.Send(testContext(t), &amqp.Message{Data: [][]byte{[]byte("good")}, Annotations: key}, nil); err != nil {
 		t.Errorf("after refused messages: %v", err)
 	}
 	if m := next(t, receiver(t, s, fromZero, nil)); string(m.GetData()) != "good" || m.Annotations["x-opt-sequence-number"] != int64(0) {
@@ -248,15 +248,15 @@ func TestNestedTooDeep(t *testing.T) {
 	for _, depth := range []int{50, 6000} {
 		annotations := map[any]any{"x-deep": nested(depth)}
 		p := producer(t, srv, "h")
-		batch, err := p.NewEventDataBatch(within(t), to0())
+		batch, err := p.NewEventDataBatch(testContext(t), to0())
 		must(t, err)
 		must(t, batch.AddAMQPAnnotatedMessage(&azeventhubs.AMQPAnnotatedMessage{MessageAnnotations: annotations}, nil))
-		err = p.SendEventDataBatch(within(t), batch, nil)
+		err = p.SendEventDataBatch(testContext(t), batch, nil)
 		if condition(err) != amqp.ErrCondNotAllowed || !strings.Contains(err.Error(), "values nested deeper than 32") {
 			t.Errorf("an event nested %d deep: %v", depth, err)
 		}
 		s := busSender(t, busClient(t, bus.ConnectionString()), "orders")
-		err = s.SendAMQPAnnotatedMessage(within(t), &azservicebus.AMQPAnnotatedMessage{MessageAnnotations: annotations}, nil)
+		err = s.SendAMQPAnnotatedMessage(testContext(t), &azservicebus.AMQPAnnotatedMessage{MessageAnnotations: annotations}, nil)
 		if condition(err) != amqp.ErrCondNotAllowed || !strings.Contains(err.Error(), "values nested deeper than 32") {
 			t.Errorf("a message nested %d deep: %v", depth, err)
 		}
@@ -285,9 +285,9 @@ func TestRefusedLinks(t *testing.T) {
 		s := session(t, srv)
 		var err error
 		if v.reading {
-			_, err = s.NewReceiver(within(t), v.address, nil)
+			_, err = s.NewReceiver(testContext(t), v.address, nil)
 		} else {
-			_, err = s.NewSender(within(t), v.address, nil)
+			_, err = s.NewSender(testContext(t), v.address, nil)
 		}
 		if condition(err) != v.want {
 			t.Errorf("%q, reading %v: %v, want %s", v.address, v.reading, err, v.want)
@@ -305,13 +305,13 @@ func TestRefusedLinks(t *testing.T) {
 		"selector by another sign":  {Filters: []amqp.LinkFilter{amqp.NewSelectorFilter("amqp.annotation.x-opt-offset < '1'")}},
 		"number that isn't one":     {Filters: []amqp.LinkFilter{amqp.NewSelectorFilter("amqp.annotation.x-opt-sequence-number > 'x'")}},
 	} {
-		if _, err := session(t, srv).NewReceiver(within(t), fromZero, opts); condition(err) != amqp.ErrCondInvalidField {
+		if _, err := session(t, srv).NewReceiver(testContext(t), fromZero, opts); condition(err) != amqp.ErrCondInvalidField {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// Epochs of other integer types, addresses with a scheme, and other cases will do.
 	opts := &amqp.ReceiverOptions{Properties: map[string]any{"com.microsoft:epoch": uint32(7)}}
-	if _, err := session(t, srv).NewReceiver(within(t), "amqps://localhost/H/consumergroups/$default/partitions/0", opts); err != nil {
+	if _, err := session(t, srv).NewReceiver(testContext(t), "amqps://localhost/H/consumergroups/$default/partitions/0", opts); err != nil {
 		t.Error(err)
 	}
 }
@@ -321,7 +321,7 @@ func TestReceiverMetrics(t *testing.T) {
 	srv := start(t, one("h", 1), nil)
 	send(t, producer(t, srv, "h"), to0(), numbered(0, 2)...)
 	own := &amqp.Message{DeliveryAnnotations: amqp.Annotations{"own": "mine", "last_enqueued_offset": "forged"}, Data: [][]byte{[]byte("2")}}
-	if err := sender(t, session(t, srv), "h/Partitions/0").Send(within(t), own, nil); err != nil {
+	if err := sender(t, session(t, srv), "h/Partitions/0").Send(testContext(t), own, nil); err != nil {
 		t.Fatal(err)
 	}
 	r := receiver(t, session(t, srv), fromZero, &amqp.ReceiverOptions{DesiredCapabilities: []string{"com.microsoft:enable-receiver-runtime-metric"}})
@@ -360,7 +360,7 @@ func (c *rpc) call(replyTo string, props map[string]any, body any) (status int32
 	c.n++
 	id := fmt.Sprint("request ", c.n)
 	m := &amqp.Message{Properties: &amqp.MessageProperties{MessageID: id, ReplyTo: &replyTo}, ApplicationProperties: props, Value: body}
-	if err := c.s.Send(within(c.t), m, nil); err != nil {
+	if err := c.s.Send(testContext(c.t), m, nil); err != nil {
 		c.t.Fatal(err)
 	}
 	got := next(c.t, c.r)
@@ -376,12 +376,12 @@ func (c *rpc) call(replyTo string, props map[string]any, body any) (status int32
 // are accepted, without an answer; a link that never was is named as the fault that it is.
 func TestRepliesToAClosedLink(t *testing.T) {
 	c := newRPC(t, session(t, start(t, one("h", 1), nil)), "$management")
-	if err := c.r.Close(within(t)); err != nil {
+	if err := c.r.Close(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
 	read := map[string]any{"operation": "READ", "type": "com.microsoft:eventhub", "name": "h"}
 	for to, refused := range map[string]bool{"replies": false, "elsewhere": true} {
-		err := c.s.Send(within(t), &amqp.Message{Properties: &amqp.MessageProperties{MessageID: "id", ReplyTo: &to}, ApplicationProperties: read}, nil)
+		err := c.s.Send(testContext(t), &amqp.Message{Properties: &amqp.MessageProperties{MessageID: "id", ReplyTo: &to}, ApplicationProperties: read}, nil)
 		if (err != nil) != refused {
 			t.Errorf("a request with replies to %q: %v", to, err)
 		}
@@ -441,11 +441,11 @@ func TestRefusedRequests(t *testing.T) {
 	srv := start(t, one("h", 1), nil)
 	s := session(t, srv)
 	l := sender(t, s, "$management")
-	if err := l.Send(within(t), &amqp.Message{Value: "x"}, nil); condition(err) != amqp.ErrCondNotFound {
+	if err := l.Send(testContext(t), &amqp.Message{Value: "x"}, nil); condition(err) != amqp.ErrCondNotFound {
 		t.Errorf("a request without a link for the reply: %v", err)
 	}
 	receiver(t, s, "$management", nil)
-	if err := l.Send(within(t), &amqp.Message{Value: make([]byte, 100_000)}, nil); condition(err) != amqp.ErrCondMessageSizeExceeded {
+	if err := l.Send(testContext(t), &amqp.Message{Value: make([]byte, 100_000)}, nil); condition(err) != amqp.ErrCondMessageSizeExceeded {
 		t.Errorf("a request of 100 KB: %v", err)
 	}
 	c := newRPC(t, session(t, srv), "$cbs")
@@ -462,28 +462,28 @@ func TestRefusedRequests(t *testing.T) {
 
 func TestOneCBSLink(t *testing.T) {
 	srv := start(t, one("h", 1), nil)
-	conn, err := amqp.Dial(within(t), "amqp://"+srv.Addr(), nil)
+	conn, err := amqp.Dial(testContext(t), "amqp://"+srv.Addr(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	for range 2 { // once the first pair is closed, there can be another
-		first, err := conn.NewSession(within(t), nil)
+		first, err := conn.NewSession(testContext(t), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		newRPC(t, first, "$cbs")
-		second, err := conn.NewSession(within(t), nil)
+		second, err := conn.NewSession(testContext(t), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := second.NewSender(within(t), "$cbs", nil); condition(err) != amqp.ErrCondNotAllowed {
+		if _, err := second.NewSender(testContext(t), "$cbs", nil); condition(err) != amqp.ErrCondNotAllowed {
 			t.Errorf("a second sender: %v", err)
 		}
-		if _, err := second.NewReceiver(within(t), "$cbs", nil); condition(err) != amqp.ErrCondNotAllowed {
+		if _, err := second.NewReceiver(testContext(t), "$cbs", nil); condition(err) != amqp.ErrCondNotAllowed {
 			t.Errorf("a second receiver: %v", err)
 		}
-		if err := first.Close(within(t)); err != nil {
+		if err := first.Close(testContext(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -497,16 +497,16 @@ func TestLinksOfADeletedHub(t *testing.T) {
 	if err := srv.Recreate("h"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Receive(within(t), nil); condition(err) != amqp.ErrCondNotFound {
+	if _, err := r.Receive(testContext(t), nil); condition(err) != amqp.ErrCondNotFound {
 		t.Errorf("the receiver got %v", err)
 	}
-	if err := l.Send(within(t), &amqp.Message{Data: [][]byte{{1}}}, nil); condition(err) != amqp.ErrCondNotFound {
+	if err := l.Send(testContext(t), &amqp.Message{Data: [][]byte{{1}}}, nil); condition(err) != amqp.ErrCondNotFound {
 		t.Errorf("the sender got %v", err)
 	}
 	// In another session: the client library may give a link's handle to the next one
 	// before it has answered the detach, when the sender has heard of its message's
 	// end, but not yet of its own.
-	if err := sender(t, session(t, srv), "h").Send(within(t), &amqp.Message{Data: [][]byte{{1}}}, nil); err != nil {
+	if err := sender(t, session(t, srv), "h").Send(testContext(t), &amqp.Message{Data: [][]byte{{1}}}, nil); err != nil {
 		t.Errorf("a new sender: %v", err)
 	}
 }
@@ -514,12 +514,12 @@ func TestLinksOfADeletedHub(t *testing.T) {
 // Frames of the least size, with events that need many.
 func TestSmallFrames(t *testing.T) {
 	srv := start(t, one("h", 1), nil)
-	conn, err := amqp.Dial(within(t), "amqp://"+srv.Addr(), &amqp.ConnOptions{MaxFrameSize: 513})
+	conn, err := amqp.Dial(testContext(t), "amqp://"+srv.Addr(), &amqp.ConnOptions{MaxFrameSize: 513})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	s, err := conn.NewSession(within(t), nil)
+	s, err := conn.NewSession(testContext(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -527,7 +527,7 @@ func TestSmallFrames(t *testing.T) {
 	r := receiver(t, s, fromZero, nil)
 	for _, size := range []int{0, 1, 350, 351, 352, 353, 354, 355, 356, 448, 449, 1000, 1_000_000} {
 		body := bytes.Repeat([]byte{byte(size)}, size)
-		if err := l.Send(within(t), &amqp.Message{Data: [][]byte{body}}, nil); err != nil {
+		if err := l.Send(testContext(t), &amqp.Message{Data: [][]byte{body}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if m := next(t, r); !bytes.Equal(m.GetData(), body) {
@@ -549,7 +549,7 @@ func TestTinyEvents(t *testing.T) {
 	var sends sync.WaitGroup
 	for range 20 {
 		sends.Go(func() {
-			if err := l.Send(within(t), batch, nil); err != nil {
+			if err := l.Send(testContext(t), batch, nil); err != nil {
 				t.Error(err)
 			}
 		})

@@ -45,8 +45,8 @@ func parseConnectionString(text string) (endpoint, error) {
 	var ep endpoint
 	var address, emulator, ignored, unused string
 	fields := []struct {
-		name string
-		into *string
+		name   string
+		target *string
 	}{
 		{"Endpoint", &address}, {"SharedAccessKeyName", &ep.keyName}, {"SharedAccessKey", &ep.key},
 		{"SharedAccessSignature", &ep.signature}, {"EntityPath", &ep.entity}, {"UseDevelopmentEmulator", &emulator},
@@ -69,10 +69,10 @@ parts:
 			switch {
 			case value == "":
 				return endpoint{}, fmt.Errorf("%s is empty: copy the whole string", f.name)
-			case *f.into != "":
+			case *f.target != "":
 				return endpoint{}, fmt.Errorf("%s is there twice: remove one", f.name)
 			}
-			*f.into = value
+			*f.target = value
 			continue parts
 		}
 		return endpoint{}, fmt.Errorf("part %d is none of Endpoint, SharedAccessKeyName, SharedAccessKey, SharedAccessSignature, EntityPath and UseDevelopmentEmulator: correct or remove it", i+1)

@@ -65,7 +65,7 @@ func TestDecodeAtRandom(t *testing.T) {
 	w := &wire{Rand: rand.New(rand.NewPCG(1, 2))}
 	compared, beyond := 0, 0
 	for i := range events {
-		w.beyond = i%10 == 9
+		w.undecodable = i%10 == 9
 		payload := w.message()
 		want, sdkErr := fromSDK(payload)
 		var got driver.Event
@@ -82,7 +82,7 @@ func TestDecodeAtRandom(t *testing.T) {
 			if !same(&got, want) {
 				t.Fatalf("event %d, %x:\ngot  %#v\nwant %#v", i, payload, got, want)
 			}
-		case w.beyond:
+		case w.undecodable:
 			beyond++
 			checkEvent(t, payload, &got)
 		default:
@@ -105,11 +105,11 @@ func TestDecodeEveryType(t *testing.T) {
 	const text64, time64 = "\x00\x00\x01\x31\x17\xfc\x43\xc8", "2011-07-11T06:57:13.672Z"
 	at := time.Date(2011, 7, 11, 6, 57, 13, 672e6, time.UTC)
 	for _, c := range []struct {
-		name, wire string
-		property   any    // as a property, and as an annotation of IoT Hub
-		body       string // as the value of the body
-		id         string // as a message or correlation id
-		beyond     bool   // go-amqp does not decode it
+		name, wire  string
+		property    any    // as a property, and as an annotation of IoT Hub
+		body        string // as the value of the body
+		id          string // as a message or correlation id
+		undecodable bool   // go-amqp does not decode it
 	}{
 		{"null", "\x40", nil, "", "", false},
 		{"true", "\x41", true, "true", "true", false},
@@ -185,7 +185,7 @@ func TestDecodeEveryType(t *testing.T) {
 		}
 		bySDK, err := fromSDK([]byte(message))
 		switch {
-		case (err != nil) != c.beyond:
+		case (err != nil) != c.undecodable:
 			t.Errorf("%s: the SDK says %v", c.name, err)
 		case err == nil && !reflect.DeepEqual(*bySDK, want):
 			t.Errorf("%s:\nSDK  %#v\nwant %#v", c.name, *bySDK, want)

@@ -31,7 +31,7 @@ func messages(f *testing.F) {
 	}
 	w := &wire{Rand: rand.New(rand.NewPCG(3, 4))}
 	for i := range 20 {
-		w.beyond = i%2 == 1
+		w.undecodable = i%2 == 1
 		f.Add(w.message())
 	}
 }

@@ -64,7 +64,7 @@ type failure struct {
 func (s *Source) attach(ctx context.Context, partition string, start azeventhubs.StartPosition, epoch int64, credit int) (*link, []*driver.Event, error) {
 	l := &link{
 		source: s, partition: partition, path: fmt.Sprintf("%s/ConsumerGroups/%s/Partitions/%s", s.hub, s.cfg.ConsumerGroup, partition),
-		intake: intake{limit: s.cfg.PrefetchBytes, startAfresh: s.startAfresh, memory: memory.From(ctx).ReceivedAccount()},
+		intake: intake{limit: s.cfg.PrefetchBytes, startAfresh: s.startAfresh, memory: memory.FromContext(ctx).ReceivedAccount()},
 	}
 	l.life, l.end = context.WithCancel(context.Background())
 	var err error

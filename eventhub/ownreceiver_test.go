@@ -27,8 +27,8 @@ import (
 	sdk "github.com/Azure/go-amqp"
 )
 
-// with is a source with a receiver.
-func (b *broker) with(receiver Receiver, cfg *Config) *Source {
+// sourceWith is a source with a receiver.
+func (b *broker) sourceWith(receiver Receiver, cfg *Config) *Source {
 	b.t.Helper()
 	before := b.receiver
 	defer func() { b.receiver = before }()
@@ -57,10 +57,10 @@ func TestReceiversAgree(t *testing.T) {
 			events[i] = randomMessage(random)
 		}
 		b.sendMessages("0", events)
-		a := b.open(b.with(SDKReceiver, nil), "0", after, 1)
+		a := b.open(b.sourceWith(SDKReceiver, nil), "0", after, 1)
 		want := b.read(a, portion, 1000)
 		b.ok("close", a.Close(b.now))
-		o := b.open(b.with(OwnReceiver, nil), "0", after, 1)
+		o := b.open(b.sourceWith(OwnReceiver, nil), "0", after, 1)
 		got := b.read(o, portion, 1000)
 		b.ok("close", o.Close(b.now))
 		for i := range want {
@@ -138,7 +138,7 @@ func TestOwnReceiverDecodesDecimals(t *testing.T) {
 	b := newBroker(t, nil)
 	b.sendDecimal("0")
 	b.send("0", 1, 3, 100)
-	e := b.read(b.open(b.with(OwnReceiver, nil), "0", driver.Origin, 1), 4, 4)[0]
+	e := b.read(b.open(b.sourceWith(OwnReceiver, nil), "0", driver.Origin, 1), 4, 4)[0]
 	if text, _ := e.Properties["price"].(string); string(e.Body) != "price" || text == "" {
 		t.Errorf("got %+v", e)
 	}
@@ -165,7 +165,7 @@ func TestOwnReceiverMeetsUndecodable(t *testing.T) {
 		}
 		b.sendEvents("0", &azeventhubs.EventData{Properties: map[string]any{"price": marker}})
 		b.send("0", before+1, 5, 100)
-		s := b.with(OwnReceiver, &Config{WebSocket: func(ctx context.Context, _ string) (net.Conn, error) {
+		s := b.sourceWith(OwnReceiver, &Config{WebSocket: func(ctx context.Context, _ string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, "tcp", b.Addr())
 			return damagedConn{conn}, err
 		}})
@@ -205,7 +205,7 @@ func (c *sentConn) Write(p []byte) (int, error) {
 func TestDetachedThenDropped(t *testing.T) {
 	b := newBroker(t, nil)
 	b.send("0", 0, 3, 0)
-	r := b.open(b.with(OwnReceiver, nil), "0", driver.Origin, 1)
+	r := b.open(b.sourceWith(OwnReceiver, nil), "0", driver.Origin, 1)
 	b.read(r, 3, 3)
 	own := r.(*reader).link.receiver.(*ownReceiver)
 	for _, end := range []struct {
@@ -237,7 +237,7 @@ func TestAttachAsTheSDK(t *testing.T) {
 	at := b.read(b.open(b.source(nil), "0", driver.Origin, 1), 10, 10)[4].Position()
 	attachOf := func(receiver Receiver, start azeventhubs.StartPosition) []any {
 		var conn *sentConn
-		s := b.with(receiver, &Config{Owner: "me", WebSocket: func(ctx context.Context, _ string) (net.Conn, error) {
+		s := b.sourceWith(receiver, &Config{Owner: "me", WebSocket: func(ctx context.Context, _ string) (net.Conn, error) {
 			inner, err := new(net.Dialer).DialContext(ctx, "tcp", b.Addr())
 			conn = &sentConn{Conn: inner}
 			return conn, err
@@ -394,7 +394,7 @@ func TestExpiredToken(t *testing.T) {
 func TestRenewalWhileFull(t *testing.T) {
 	b := newBroker(t, nil)
 	b.send("0", 0, 200, 10_000)
-	r := b.open(b.with(OwnReceiver, &Config{PrefetchBytes: 300_000}), "0", driver.Origin, 1).(*reader)
+	r := b.open(b.sourceWith(OwnReceiver, &Config{PrefetchBytes: 300_000}), "0", driver.Origin, 1).(*reader)
 	read := b.read(r, 1, 1)
 	b.eventually("the connection is read no more", func() bool {
 		read = append(read, b.read(r, 1, 1)...)
@@ -417,20 +417,20 @@ func TestUndecodableAfterGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		before  []int64 // events that come before it
-		at      int64   // its number
-		missing [2]int64
+		earlier  []int64 // events that come before it
+		sequence int64   // its number
+		missing  [2]int64
 	}{
 		"a gap among those before it": {[]int64{11, 10011}, 10500, [2]int64{11, 10011}},
 		"a gap just before it":        {[]int64{11, 12}, 10500, [2]int64{12, 10500}},
 		"no number":                   {[]int64{11, 12}, -1, [2]int64{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			own := &ownReceiver{ended: failure{undecodable: "what", sequence: c.at}}
+			own := &ownReceiver{ended: failure{undecodable: "what", sequence: c.sequence}}
 			r := &reader{link: &link{source: s, partition: "0", receiver: own}, began: true, next: 11, window: newWindow(10, 1000)}
 			own.link = r.link
 			var events []*driver.Event
-			for _, n := range c.before {
+			for _, n := range c.earlier {
 				events = append(events, &driver.Event{Sequence: n})
 			}
 			r.buffer(events)
@@ -459,7 +459,7 @@ func TestReadAllocations(t *testing.T) {
 	const n = 20_000
 	b := newBroker(t, nil)
 	b.send("0", 0, n, 1000)
-	r := b.open(b.with(OwnReceiver, nil), "0", driver.Origin, 1)
+	r := b.open(b.sourceWith(OwnReceiver, nil), "0", driver.Origin, 1)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for read := 0; read < n; {

@@ -27,7 +27,7 @@ func (s *Source) Open(ctx context.Context, partition string, after driver.Positi
 	if after.Sequence < driver.Origin.Sequence {
 		return nil, &refusedError{text: s.partitionName(partition) + ": no position to open at: call Seek first"}
 	}
-	r := &reader{epoch: epoch, after: after, next: after.Sequence + 1, window: newWindow(s.cfg.Prefetch, s.cfg.PrefetchBytes)}
+	r := &reader{epoch: epoch, opened: after, next: after.Sequence + 1, window: newWindow(s.cfg.Prefetch, s.cfg.PrefetchBytes)}
 	link, events, err := s.attach(ctx, partition, startAfter(after), epoch, r.window.credit())
 	if err != nil {
 		return nil, s.explainOpen(err, partition, after)
@@ -80,7 +80,7 @@ const lingerTime = time.Millisecond
 type reader struct {
 	link     *link
 	epoch    int64
-	after    driver.Position // where the link was opened
+	opened   driver.Position // where the link was opened
 	next     int64           // the sequence number that must come next
 	began    bool            // an event after the position has come
 	earlier  int             // events before the position that were dropped
@@ -201,7 +201,7 @@ func (r *reader) fail(err error) {
 		}
 	}
 	if !r.began {
-		r.err = r.link.source.explainOpen(err, r.link.partition, r.after)
+		r.err = r.link.source.explainOpen(err, r.link.partition, r.opened)
 		return
 	}
 	r.err = undecodableAt(err, r.link.partition, r.next)

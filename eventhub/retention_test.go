@@ -18,7 +18,7 @@ func TestSlowEventKeepsLittle(t *testing.T) {
 		b := newBroker(t, nil)
 		b.send("0", 0, n, size)
 		for _, receiver := range []Receiver{SDKReceiver, OwnReceiver} {
-			r := b.open(b.with(receiver, nil), "0", driver.Origin, 1)
+			r := b.open(b.sourceWith(receiver, nil), "0", driver.Origin, 1)
 			var slow []*driver.Event
 			for read := 0; read < n; {
 				events, err := r.Read(b.now, min(1000, n-read))

@@ -84,7 +84,7 @@ func (k seek) earliest(ctx context.Context) (driver.Position, error) {
 	if err != nil || empty(b) {
 		return b.Last, err
 	}
-	return before(k.first(ctx, azeventhubs.StartPosition{Earliest: to.Ptr(true)}, anyEvent))
+	return positionBefore(k.first(ctx, azeventhubs.StartPosition{Earliest: to.Ptr(true)}, anyEvent))
 }
 
 func (k seek) sequence(ctx context.Context, sequence int64) (driver.Position, error) {
@@ -113,7 +113,7 @@ func (k seek) time(ctx context.Context, at time.Time) (driver.Position, error) {
 	// than". So the link starts a millisecond earlier, and events that are too
 	// early are skipped.
 	from := azeventhubs.StartPosition{EnqueuedTime: to.Ptr(at.Add(-time.Millisecond))}
-	return before(k.first(ctx, from, func(e *driver.Event) bool { return !enqueued(e).Before(at) }))
+	return positionBefore(k.first(ctx, from, func(e *driver.Event) bool { return !enqueued(e).Before(at) }))
 }
 
 func (k seek) offset(ctx context.Context, offset string) (driver.Position, error) {
@@ -124,7 +124,7 @@ func (k seek) offset(ctx context.Context, offset string) (driver.Position, error
 	if !validOffset(offset) {
 		return driver.Unset, &refusedError{text: fmt.Sprintf("%s: %.100q is not an offset: it is a number, or numbers separated by colons", k.partitionName(k.partition), offset)}
 	}
-	at, err := before(k.first(ctx, azeventhubs.StartPosition{Offset: &offset, Inclusive: true}, anyEvent))
+	at, err := positionBefore(k.first(ctx, azeventhubs.StartPosition{Offset: &offset, Inclusive: true}, anyEvent))
 	switch {
 	case errors.Is(err, driver.ErrPastEnd):
 		b, err = k.confirmed(ctx)
@@ -137,8 +137,8 @@ func (k seek) offset(ctx context.Context, offset string) (driver.Position, error
 
 func empty(b driver.Bounds) bool { return b.First > b.Last.Sequence }
 
-// before returns the position before an event.
-func before(e *driver.Event, err error) (driver.Position, error) {
+// positionBefore returns the position before an event.
+func positionBefore(e *driver.Event, err error) (driver.Position, error) {
 	if err != nil {
 		return driver.Unset, err
 	}

@@ -68,35 +68,35 @@ func (b *broker) sendDecimal(partition string) {
 // the way out. It does not pass by itself, and is not the broker's fault.
 func TestUndecodableEvent(t *testing.T) {
 	for _, c := range []struct {
-		name          string
-		before, after int
+		name           string
+		earlier, later int
 	}{{"alone", 0, 0}, {"first", 0, 5}, {"last", 5, 0}, {"between", 5, 5}} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBroker(t, nil)
-			if c.before > 0 {
-				b.send("0", 0, c.before, 100)
+			if c.earlier > 0 {
+				b.send("0", 0, c.earlier, 100)
 			}
 			b.sendDecimal("0")
-			if c.after > 0 {
-				b.send("0", c.before+1, c.after, 100)
+			if c.later > 0 {
+				b.send("0", c.earlier+1, c.later, 100)
 			}
-			s := b.with(SDKReceiver, nil)
+			s := b.sourceWith(SDKReceiver, nil)
 			r, err := s.Open(b.now, "0", driver.Origin, 1)
 			if err == nil {
 				defer r.Close(b.now)
-				if c.before > 0 {
-					b.read(r, c.before, c.before)
+				if c.earlier > 0 {
+					b.read(r, c.earlier, c.earlier)
 				}
 				_, err = r.Read(b.now, 10)
 			}
 			var u *driver.UndecodableError
-			if !errors.As(err, &u) || !errors.Is(err, sluice.ErrUndecodable) || u.Partition != "0" || u.Sequence != int64(c.before) {
-				t.Fatalf("got %v, want that event %d cannot be decoded", err, c.before)
+			if !errors.As(err, &u) || !errors.Is(err, sluice.ErrUndecodable) || u.Partition != "0" || u.Sequence != int64(c.earlier) {
+				t.Fatalf("got %v, want that event %d cannot be decoded", err, c.earlier)
 			}
 			checkMessage(t, err.Error(), decimalError(t))
 			checkMessage(t, err.Error(), "`sluice checkpoints set` at sequence")
-			if c.after > 0 {
-				b.read(b.open(s, "0", driver.Position{Sequence: u.Sequence}, 1), c.after, c.after)
+			if c.later > 0 {
+				b.read(b.open(s, "0", driver.Position{Sequence: u.Sequence}, 1), c.later, c.later)
 			}
 		})
 	}
@@ -106,7 +106,7 @@ func TestUndecodableEvent(t *testing.T) {
 func TestUndecodableSeek(t *testing.T) {
 	b := newBroker(t, nil)
 	b.sendDecimal("0")
-	s := b.with(SDKReceiver, nil)
+	s := b.sourceWith(SDKReceiver, nil)
 	_, err := s.Seek(b.now, "0", sluice.Ago(time.Hour), 1)
 	if err == nil {
 		t.Fatal("no error")
@@ -167,7 +167,7 @@ func TestParkedUndecodable(t *testing.T) {
 	b.send("0", 0, 2, 100)
 	b.sendEvents("0", &azeventhubs.EventData{Body: []byte("price"), Properties: map[string]any{"price": marker}})
 	b.send("0", 3, 2, 100)
-	s := b.with(OwnReceiver, &Config{Undecodable: ParkUndecodable, WebSocket: func(ctx context.Context, _ string) (net.Conn, error) {
+	s := b.sourceWith(OwnReceiver, &Config{Undecodable: ParkUndecodable, WebSocket: func(ctx context.Context, _ string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", b.Addr())
 		return damagedConn{conn}, err
 	}})

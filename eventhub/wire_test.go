@@ -10,8 +10,8 @@ import (
 // section 1.6). It has nothing in common with the decoders that are tested with it.
 type wire struct {
 	*rand.Rand
-	beyond bool // with types that go-amqp does not decode
-	depth  int  // of the value that is written
+	undecodable bool // with types that go-amqp does not decode
+	depth       int  // of the value that is written
 }
 
 func pick[T any](w *wire, of ...T) T { return of[w.IntN(len(of))] }
@@ -105,7 +105,7 @@ func (w *wire) scalar() string {
 		return w.binary(w.random(w.IntN(20)))
 	}
 	f := pick(w, pick(w, withoutBytes, integers, others)...)
-	if w.beyond && w.IntN(3) == 0 {
+	if w.undecodable && w.IntN(3) == 0 {
 		f = pick(w, beyondSDK...)
 	}
 	return octet(f.code) + w.bits(f)
@@ -117,7 +117,7 @@ func (w *wire) key() string {
 	if w.IntN(3) > 0 {
 		return w.text(w.content())
 	}
-	if w.beyond && w.IntN(3) == 0 {
+	if w.undecodable && w.IntN(3) == 0 {
 		return w.value()
 	}
 	f := pick(w, pick(w, withoutBytes, integers)...)
@@ -182,15 +182,15 @@ func (w *wire) array() string {
 	case kind == 2:
 		constructor = "\xd1"
 		element = func() string { return wide(uint32be(2) + w.text("k") + w.scalar()) }
-	case kind == 3 && w.beyond:
+	case kind == 3 && w.undecodable:
 		constructor = pick(w, "\xd0", w.descriptor()+"\xd0")
 		element = func() string { return wide(uint32be(1) + w.value()) }
-	case kind == 4 && w.beyond:
+	case kind == 4 && w.undecodable:
 		constructor = "\xe0"
 		element = func() string { return "\x03\x01\x50" + w.random(1) }
 	default:
 		of := pick(w, integers, others)
-		if w.beyond {
+		if w.undecodable {
 			of = beyondSDK
 		}
 		f := pick(w, of...)
@@ -212,7 +212,7 @@ func (w *wire) section(code byte, value string) string {
 	switch n := w.IntN(10); {
 	case n == 0:
 		return "\x00\x80" + uint64be(uint64(code)) + value
-	case n == 1 && w.beyond:
+	case n == 1 && w.undecodable:
 		return "\x00" + w.symbol(sectionNames[code-0x70]) + value
 	}
 	return octet(0x00, 0x53, code) + value

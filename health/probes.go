@@ -85,13 +85,13 @@ func (p *Probes) Ready() error {
 	for _, id := range slices.Sorted(maps.Keys(state.Partitions)) {
 		held := state.Partitions[id]
 		failures = append(failures, held.Failure)
-		if held.Stall.Stalled() && now.Sub(held.Stall.Since) > p.cfg.StalledFor {
+		if held.Stall.Stalled() && now.Sub(held.Stall.Began) > p.cfg.StalledFor {
 			stalled = cmp.Or(stalled, error(&fault{fmt.Sprintf("partition %s stalled", id), held.Stall.Err}))
 		}
 	}
 	for _, f := range failures {
-		if f.Failing() && f.Last.Sub(f.Since) > p.cfg.Recovery && now.Sub(f.Last) <= p.failureGap() {
-			return &fault{fmt.Sprintf("failing for %v", now.Sub(f.Since).Truncate(time.Second)), f.Err}
+		if f.Failing() && f.Last.Sub(f.Began) > p.cfg.Recovery && now.Sub(f.Last) <= p.failureGap() {
+			return &fault{fmt.Sprintf("failing for %v", now.Sub(f.Began).Truncate(time.Second)), f.Err}
 		}
 	}
 	if !state.Answered {

@@ -24,7 +24,7 @@ type SharedSource struct {
 // askedBounds is what the log has answered, and when it was asked.
 type askedBounds struct {
 	driver.Bounds
-	at time.Time
+	asked time.Time
 }
 
 // NewSharedSource makes a source that remembers what it was asked.

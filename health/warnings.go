@@ -11,8 +11,8 @@ import (
 
 // checkpoint compares a partition's checkpoint with what the log holds.
 func (w *Watcher) checkpoint(found []Warning, id string, p *watched, b driver.Bounds, checkpoint int64, now time.Time) []Warning {
-	if checkpoint != p.at {
-		p.at, p.moved = checkpoint, now
+	if checkpoint != p.checkpoint {
+		p.checkpoint, p.moved = checkpoint, now
 	}
 	waiting := b.Lag(driver.Position{Sequence: checkpoint})
 	if p.waiting = waiting; waiting == 0 {
@@ -46,9 +46,9 @@ func (w *Watcher) checkpoint(found []Warning, id string, p *watched, b driver.Bo
 // were, except that of a checkpoint which has moved since. Events may have come long after the bounds
 // were known, so they have not waited since then.
 func (p *watched) unknown(checkpoint int64, now time.Time) []Warning {
-	if checkpoint != p.at || p.waiting == 0 {
-		p.waiting = max(0, p.waiting-(checkpoint-p.at))
-		p.at, p.moved = checkpoint, now
+	if checkpoint != p.checkpoint || p.waiting == 0 {
+		p.waiting = max(0, p.waiting-(checkpoint-p.checkpoint))
+		p.checkpoint, p.moved = checkpoint, now
 		p.warned = slices.DeleteFunc(slices.Clone(p.warned), func(w Warning) bool { return w.Kind == WarningStalled })
 	}
 	return p.warned
@@ -56,14 +56,14 @@ func (p *watched) unknown(checkpoint int64, now time.Time) []Warning {
 
 // reset is for a partition without a checkpoint.
 func (p *watched) reset(b driver.Bounds, now time.Time) {
-	if p.at != driver.Unset.Sequence || b.Lag(driver.Unset) == 0 {
+	if p.checkpoint != driver.Unset.Sequence || b.Lag(driver.Unset) == 0 {
 		p.forget(now)
 	}
 }
 
 // forget begins again with what is seen of a partition.
 func (p *watched) forget(now time.Time) {
-	*p = watched{unowned: p.unowned, moved: now, at: driver.Unset.Sequence}
+	*p = watched{unowned: p.unowned, moved: now, checkpoint: driver.Unset.Sequence}
 }
 
 func (p *watched) endanger(now time.Time) {
@@ -76,7 +76,7 @@ func (p *watched) endanger(now time.Time) {
 // on at the rate of the samples; false if that never happens.
 func (p *watched) expiry() (time.Duration, bool) {
 	from, to := p.samples[0], p.samples[len(p.samples)-1]
-	took := to.at.Sub(from.at)
+	took := to.time.Sub(from.time)
 	closer := (to.first - from.first) - (to.checkpoint - from.checkpoint)
 	if took < minSampled || closer <= 0 {
 		return 0, false
@@ -175,10 +175,10 @@ func subject(ids []string, one, many string) string {
 // rough is a duration in its largest unit.
 func rough(d time.Duration) string {
 	for _, unit := range []struct {
-		of   time.Duration
+		span time.Duration
 		name string
 	}{{24 * time.Hour, "days"}, {time.Hour, "hours"}, {time.Minute, "minutes"}} {
-		if n := d / unit.of; n >= 2 || n == 1 && unit.of == time.Minute {
+		if n := d / unit.span; n >= 2 || n == 1 && unit.span == time.Minute {
 			if n == 1 {
 				return "a minute"
 			}

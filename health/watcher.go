@@ -101,17 +101,17 @@ type Watcher struct {
 
 // watched is what earlier checks have seen of a partition.
 type watched struct {
-	unowned time.Time // since when it has no owner; zero: it has one
-	at      int64     // the checkpoint
-	moved   time.Time // when the checkpoint was first seen there
-	samples []sample  // of the last checks, oldest first
-	danger  time.Time // since when retention has passed the checkpoint, or soon will
-	waiting int64     // events after the checkpoint, when the bounds were last known
-	warned  []Warning // about this partition, then
+	unowned    time.Time // since when it has no owner; zero: it has one
+	checkpoint int64     // the checkpoint
+	moved      time.Time // when the checkpoint was first seen there
+	samples    []sample  // of the last checks, oldest first
+	danger     time.Time // since when retention has passed the checkpoint, or soon will
+	waiting    int64     // events after the checkpoint, when the bounds were last known
+	warned     []Warning // about this partition, then
 }
 
 type sample struct {
-	at                time.Time
+	time              time.Time
 	first, checkpoint int64
 }
 
@@ -209,7 +209,7 @@ func (w *Watcher) Run(ctx context.Context, every time.Duration, report func(Repo
 		if r.Err != nil {
 			r.Warnings = before
 		}
-		r.Began, r.Ended = without(r.Warnings, before), without(before, r.Warnings)
+		r.Began, r.Ended = difference(r.Warnings, before), difference(before, r.Warnings)
 		before = r.Warnings
 		report(r)
 		select {
@@ -221,9 +221,9 @@ func (w *Watcher) Run(ctx context.Context, every time.Duration, report func(Repo
 	}
 }
 
-// without returns the warnings of which others has none with the same kind and
+// difference returns the warnings of which others has none with the same kind and
 // partitions.
-func without(list, others []Warning) (left []Warning) {
+func difference(list, others []Warning) (left []Warning) {
 	for _, w := range list {
 		same := func(o Warning) bool { return o.Kind == w.Kind && slices.Equal(o.Partitions, w.Partitions) }
 		if !slices.ContainsFunc(others, same) {
@@ -300,12 +300,12 @@ func (w *Watcher) look(ctx context.Context, r *Report) (driver.Topic, error) {
 	for i, id := range topic.Partitions {
 		p := w.partitions[id]
 		if p == nil {
-			p = &watched{moved: now, at: driver.Unset.Sequence}
+			p = &watched{moved: now, checkpoint: driver.Unset.Sequence}
 			w.partitions[id] = p
 		}
 		c, begun := done[id]
 		begun = begun && c.Incarnation == topic.Incarnation && c.Position.Sequence >= driver.Origin.Sequence
-		if bounds[i].at.IsZero() {
+		if bounds[i].asked.IsZero() {
 			r.Partitions = append(r.Partitions, PartitionReport{Partition: id, Owner: holders[id], Unknown: true})
 			if begun {
 				found = append(found, p.unknown(c.Position.Sequence, now)...)
@@ -331,7 +331,7 @@ func (w *Watcher) look(ctx context.Context, r *Report) (driver.Topic, error) {
 
 // report is what a report says about a partition.
 func (p *watched) report(id, owner string, b driver.Bounds) PartitionReport {
-	r := PartitionReport{Partition: id, Owner: owner, Bounds: b, Lag: b.Lag(driver.Position{Sequence: p.at})}
+	r := PartitionReport{Partition: id, Owner: owner, Bounds: b, Lag: b.Lag(driver.Position{Sequence: p.checkpoint})}
 	if r.Lag > 0 {
 		r.WaitingSince = p.moved
 		if newest := b.LastEnqueued; !newest.IsZero() && newest.Before(r.WaitingSince) {
@@ -374,7 +374,7 @@ func (w *Watcher) bounds(ctx context.Context, partitions []string, leases []driv
 		if is {
 			list[i] = shared.known(id)
 		}
-		if time.Since(list[i].at) >= askedAgain {
+		if time.Since(list[i].asked) >= askedAgain {
 			ask = append(ask, i)
 		}
 	}
@@ -383,13 +383,13 @@ func (w *Watcher) bounds(ctx context.Context, partitions []string, leases []driv
 		holders := owners(leases)
 		owned := func(i int) int { return min(len(holders[partitions[i]]), 1) }
 		slices.SortStableFunc(ask, func(a, b int) int {
-			return cmp.Or(cmp.Compare(owned(a), owned(b)), list[a].at.Compare(list[b].at))
+			return cmp.Or(cmp.Compare(owned(a), owned(b)), list[a].asked.Compare(list[b].asked))
 		})
 		ask = ask[:w.allowed(len(ask), leases)]
 	}
 	err := w.ask(ctx, partitions, ask, list)
 	for i := range list {
-		if time.Since(list[i].at) > knownFor {
+		if time.Since(list[i].asked) > knownFor {
 			list[i] = askedBounds{}
 		}
 	}

@@ -202,12 +202,12 @@ func TestReports(t *testing.T) {
 // slow counts dead letters for a while.
 type slow struct {
 	takes time.Duration
-	at    []time.Duration // when it was asked
+	times []time.Duration // when it was asked
 	began time.Time
 }
 
 func (s *slow) Count(ctx context.Context, _ sluice.Group, _ sluice.DeadLetterFilter) ([]driver.DeadLetterCount, error) {
-	s.at = append(s.at, time.Since(s.began))
+	s.times = append(s.times, time.Since(s.began))
 	select {
 	case <-time.After(s.takes):
 		return nil, nil
@@ -231,8 +231,8 @@ func TestSlowCount(t *testing.T) {
 			defer cancel()
 			checks := 0
 			watcher.Run(ctx, 30*time.Second, func(r health.Report) { checks++ })
-			if !reflect.DeepEqual(s.at, want) || checks != 5 {
-				t.Errorf("a count of %v: asked at %v in %d checks, want %v in 5", takes, s.at, checks, want)
+			if !reflect.DeepEqual(s.times, want) || checks != 5 {
+				t.Errorf("a count of %v: asked at %v in %d checks, want %v in 5", takes, s.times, checks, want)
 			}
 		})
 	}

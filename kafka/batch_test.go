@@ -77,7 +77,7 @@ func decodeAll(p *kmsg.FetchResponseTopicPartition, after int64, limit int) ([]*
 
 func decodeAs(compacted bool, p *kmsg.FetchResponseTopicPartition, after int64, limit int) ([]*driver.Event, *decoder, error) {
 	f := newFetched(p, 0, after+1, history{-1, -1})
-	d := &decoder{converter: converter{partition: "0"}, compacted: compacted, at: after, counted: after, returned: after, past: history{-1, -1}}
+	d := &decoder{converter: converter{partition: "0"}, compacted: compacted, decoded: after, counted: after, returned: after, past: history{-1, -1}}
 	var all []*driver.Event
 	for _, c := range f.chunks {
 		for d.chunk = c; d.chunk != nil; {
@@ -92,15 +92,15 @@ func decodeAs(compacted bool, p *kmsg.FetchResponseTopicPartition, after int64, 
 			}
 		}
 	}
-	if d.at != f.next-1 || d.past != f.past {
-		return nil, d, fmt.Errorf("decoded up to %d of %v, fetched up to %d of %v", d.at, d.past, f.next-1, f.past)
+	if d.decoded != f.next-1 || d.past != f.past {
+		return nil, d, fmt.Errorf("decoded up to %d of %v, fetched up to %d of %v", d.decoded, d.past, f.next-1, f.past)
 	}
 	accounted := int64(len(all)) + d.passed.Total()
 	for _, e := range all {
 		accounted += e.Passed.Total()
 	}
-	if accounted != d.at-after && d.at >= after {
-		return nil, d, fmt.Errorf("%d of the numbers %d to %d are events, or were passed for a reason", accounted, after+1, d.at)
+	if accounted != d.decoded-after && d.decoded >= after {
+		return nil, d, fmt.Errorf("%d of the numbers %d to %d are events, or were passed for a reason", accounted, after+1, d.decoded)
 	}
 	return all, d, nil
 }
@@ -210,8 +210,8 @@ func TestDecode(t *testing.T) {
 			t.Fatalf("round %d: %v", round, err)
 		}
 		wantSame(t, events, records)
-		if d.at != max(next-1, after) {
-			t.Errorf("round %d: decoded up to %d, franz-go up to %d", round, d.at, next-1)
+		if d.decoded != max(next-1, after) {
+			t.Errorf("round %d: decoded up to %d, franz-go up to %d", round, d.decoded, next-1)
 		}
 		// Cut off anywhere, the complete batches before are decoded.
 		p.RecordBatches = data[:rng.IntN(len(data))]
@@ -260,8 +260,8 @@ func TestUndecodable(t *testing.T) {
 			if want := (driver.UndecodableError{Partition: "0", Sequence: c.last, Reason: c.why}); !found || *got != want {
 				t.Errorf("got %v, want %v", err, &want)
 			}
-			if len(events) != 2 || d.at != 11 {
-				t.Errorf("%d events up to %d, want those of the batch before, up to 11", len(events), d.at)
+			if len(events) != 2 || d.decoded != 11 {
+				t.Errorf("%d events up to %d, want those of the batch before, up to 11", len(events), d.decoded)
 			}
 		})
 	}

@@ -180,7 +180,7 @@ func (c *cluster) recreate(ctx context.Context) error {
 		}
 	}
 	for _, b := range c.client.DiscoveredBrokers() {
-		err := c.until(ctx, "each broker knows that the topic was created again", func() (bool, error) {
+		err := c.await(ctx, "each broker knows that the topic was created again", func() (bool, error) {
 			id, err := c.topicID(ctx, b)
 			return id != before[c.topic].ID, err
 		})
@@ -188,7 +188,7 @@ func (c *cluster) recreate(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.until(ctx, "the leaders have the new partitions", func() (bool, error) {
+	return c.await(ctx, "the leaders have the new partitions", func() (bool, error) {
 		ends, err := c.admin.ListEndOffsets(ctx, c.topic)
 		empty := 0
 		ends.Each(func(end kadm.ListedOffset) {
@@ -200,8 +200,8 @@ func (c *cluster) recreate(ctx context.Context) error {
 	})
 }
 
-// until waits for a condition of the topic.
-func (c *cluster) until(ctx context.Context, what string, ok func() (bool, error)) error {
+// await waits for a condition of the topic.
+func (c *cluster) await(ctx context.Context, what string, ok func() (bool, error)) error {
 	for {
 		is, err := ok()
 		if err == nil && is {

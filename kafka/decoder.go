@@ -18,7 +18,7 @@ type decoder struct {
 	records     []byte        // of it, not yet decoded
 	left        int           // how many these are
 	last        int64         // the last number of them that was decoded
-	at          int64         // the last number that was decoded
+	decoded     int64         // the last number that was decoded
 	counted     int64         // the last number that is an event's, or in passed
 	passed      driver.Passed // since the last event or marker
 	compacted   bool          // the topic is: records may be missing
@@ -67,7 +67,7 @@ func (d *decoder) begin(limit int) error {
 	if err != nil {
 		return d.undecodable(&b, err)
 	}
-	if b.last <= d.at {
+	if b.last <= d.decoded {
 		d.chunk.data = rest
 		return nil
 	}
@@ -75,8 +75,8 @@ func (d *decoder) begin(limit int) error {
 		return err
 	}
 	d.chunk.data = rest
-	past := d.past.advance(&b, d.at+1)
-	if d.past.from >= 0 && past.epoch >= 0 && past.epoch < d.past.epoch {
+	past := d.past.advance(&b, d.decoded+1)
+	if d.past.first >= 0 && past.epoch >= 0 && past.epoch < d.past.epoch {
 		return fmt.Errorf("topic partition %s: event %d is of leader epoch %d, and the one before of %d: reading again from the checkpoint", d.converter.partition, b.first, past.epoch, d.past.epoch)
 	}
 	if d.chunk.aborted.has(&b) {
@@ -118,7 +118,7 @@ const maxSpace = 4 << 20
 
 // pass takes note that a number is the last that was decoded.
 func (d *decoder) pass(number int64, past history) {
-	d.at = number
+	d.decoded = number
 	if past != d.past {
 		d.past, d.offset = past, past.String()
 	}
@@ -143,7 +143,7 @@ func (d *decoder) decodeRecord() error {
 	case d.batch.control:
 		d.chunk.aborted.marker(&d.batch, &r)
 		passed = &d.passed.Control
-	case r.number > d.at:
+	case r.number > d.decoded:
 		e, ok := d.converter.event(&r, d.batch.appendTime, left)
 		if !ok {
 			return errRecord
@@ -168,9 +168,9 @@ func (d *decoder) checkDense(b *batch) error {
 	switch {
 	case d.compacted:
 	case b.count == 0:
-		return &gapError{d.at + 1, b.last}
-	case b.first > d.at+1 && !b.transactional && !b.control:
-		return &gapError{d.at + 1, b.first - 1}
+		return &gapError{d.decoded + 1, b.last}
+	case b.first > d.decoded+1 && !b.transactional && !b.control:
+		return &gapError{d.decoded + 1, b.first - 1}
 	}
 	return nil
 }
@@ -181,11 +181,11 @@ func (d *decoder) checkRecord(number int64) error {
 	if d.compacted || d.batch.control {
 		return nil
 	}
-	if first := max(d.last, d.at) + 1; number > first {
+	if first := max(d.last, d.decoded) + 1; number > first {
 		return &gapError{first, number - 1}
 	}
 	if d.left == 1 && number < d.batch.last {
-		return &gapError{max(number, d.at) + 1, d.batch.last}
+		return &gapError{max(number, d.decoded) + 1, d.batch.last}
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func isGap(err error) bool {
 // undecodable returns the error of a batch. It names the batch's last number, after which an operator
 // can continue.
 func (d *decoder) undecodable(b *batch, err error) error {
-	last := max(b.last, d.at+1)
+	last := max(b.last, d.decoded+1)
 	return &driver.UndecodableError{Partition: d.converter.partition, Sequence: last, Reason: fmt.Sprintf("the batch of %d to %d: %v", b.first, last, err)}
 }
 
@@ -254,9 +254,9 @@ func (d *decoder) pop(max int) []*driver.Event {
 // marker returns a marker of the last number that was decoded, if that is after the last event and all
 // that was fetched is decoded.
 func (d *decoder) marker() *driver.Event {
-	if len(d.pending) > 0 || d.chunk != nil || d.at <= d.returned || d.counted != d.at {
+	if len(d.pending) > 0 || d.chunk != nil || d.decoded <= d.returned || d.counted != d.decoded {
 		return nil
 	}
-	d.returned = d.at
-	return &driver.Event{Partition: d.converter.partition, Sequence: d.at, Offset: d.offset, Control: true, Passed: d.takePassed()}
+	d.returned = d.decoded
+	return &driver.Event{Partition: d.converter.partition, Sequence: d.decoded, Offset: d.offset, Control: true, Passed: d.takePassed()}
 }

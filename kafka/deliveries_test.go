@@ -38,7 +38,7 @@ func effect(partition string, number int64, key string, body []byte) string {
 // test where the target's server is not installed.
 var targets = map[string]struct {
 	need func(testing.TB)
-	into func(t *testing.T) target
+	open func(t *testing.T) target
 }{
 	"Transactional into SQLite":     {nil, intoSQLite},
 	"Transactional into PostgreSQL": {need.Postgres, intoPostgreSQL},
@@ -182,7 +182,7 @@ func deliver(t *testing.T, c *cluster, trouble func()) {
 			t.Run(name, func(t *testing.T) { c.need(t); installed = true })
 		}
 		if installed {
-			all[name] = c.into(t)
+			all[name] = c.open(t)
 		}
 	}
 	stop := consumeAll(t, c, all)

@@ -114,8 +114,8 @@ func (r *consumer) wants(t *testing.T, n int) []string {
 	return list
 }
 
-// at waits until a checkpoint is at a number.
-func (r *consumer) at(t *testing.T, partition string, number int64) {
+// awaitCheckpoint waits until a checkpoint is at a number.
+func (r *consumer) awaitCheckpoint(t *testing.T, partition string, number int64) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("the checkpoint of partition %s is %d", partition, number), func() bool {
 		list, err := r.store.Read(t.Context(), r.source.Group())
@@ -241,8 +241,8 @@ func TestConsumerOfCompactedTopic(t *testing.T) {
 	late := consume(t, c, &sluicetest.Store{})
 	bounds, err := late.source.Bounds(t.Context(), "0")
 	suite.NoError(t, "bounds", err)
-	late.at(t, "0", bounds.Last.Sequence)
-	live.at(t, "0", bounds.Last.Sequence)
+	late.awaitCheckpoint(t, "0", bounds.Last.Sequence)
+	live.awaitCheckpoint(t, "0", bounds.Last.Sequence)
 	for _, run := range []*consumer{late, live} {
 		rows := run.rows()
 		if once := slices.Compact(slices.Clone(rows)); len(once) != len(rows) {

@@ -79,11 +79,11 @@ func TestRecordsEndTroubles(t *testing.T) {
 	r := newReader(c.source(t, nil), 0, driver.Origin)
 	t.Cleanup(r.close)
 	earlier := time.Now().Add(-time.Hour)
-	r.failing, r.wait, r.void = earlier, retryMost, void{since: earlier, pause: voidPauseMost, empty: 9}
+	r.failing, r.wait, r.void = earlier, retryMost, void{began: earlier, pause: voidPauseMost, empty: 9}
 	data := testBatch{records: []kgo.Record{{Value: []byte("a")}}}.encode()
 	r.answer(&kmsg.FetchResponseTopicPartition{RecordBatches: data, HighWatermark: 9, LastStableOffset: 9}, len(data), true)
 	if r.Paused() || r.wait != retryFirst || r.overdue(kerr.NotLeaderForPartition) {
-		t.Errorf("void since %v, wait %v, failing since %v, after records came", r.void.since, r.wait, r.failing)
+		t.Errorf("void since %v, wait %v, failing since %v, after records came", r.void.began, r.wait, r.failing)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // record, and the first number of that epoch that was read, or that a seek found.
 type history struct {
 	epoch int32 // -1 if unknown
-	from  int64 // -1 if unknown
+	first int64 // -1 if unknown
 }
 
 // String returns the text that an Event's Offset has.
@@ -24,10 +24,10 @@ func (h history) String() string {
 	switch {
 	case h.epoch < 0:
 		return ""
-	case h.from < 0:
+	case h.first < 0:
 		return fmt.Sprintf("leader-epoch %d", h.epoch)
 	}
-	return fmt.Sprintf("leader-epoch %d from %d", h.epoch, h.from)
+	return fmt.Sprintf("leader-epoch %d from %d", h.epoch, h.first)
 }
 
 // historyOf parses what String returned. Any other text is an unknown history.
@@ -44,7 +44,7 @@ func historyOf(offset string) history {
 	}
 	h := history{int32(epoch), -1}
 	if hasFrom {
-		if h.from, err = strconv.ParseInt(fromText, 10, 64); err != nil || h.from < 0 {
+		if h.first, err = strconv.ParseInt(fromText, 10, 64); err != nil || h.first < 0 {
 			return unknown
 		}
 	}
@@ -56,7 +56,7 @@ func (h history) advance(b *batch, next int64) history {
 	switch {
 	case b.epoch < 0:
 		return history{-1, -1}
-	case b.epoch == h.epoch && h.from >= 0:
+	case b.epoch == h.epoch && h.first >= 0:
 		return h
 	}
 	return history{b.epoch, max(b.first, next)}
@@ -102,20 +102,20 @@ func (s *Source) checkHistory(ctx context.Context, l leader, after driver.Positi
 		return false, nil
 	case err != nil:
 		return false, err
-	case end.offset < 0 && l.epoch >= 0 && l.epoch < h.epoch && h.from >= 0:
+	case end.offset < 0 && l.epoch >= 0 && l.epoch < h.epoch && h.first >= 0:
 		// The leader itself is of an earlier epoch: it is the leader of another log.
-		return truncated(h.from)
+		return truncated(h.first)
 	case end.offset < 0:
 		return false, nil
 	}
 	lost, unclear := h.lostFrom(end, after.Sequence)
 	if unclear && first <= after.Sequence {
-		epoch, err := s.epochAt(ctx, l, max(h.from, first))
+		epoch, err := s.epochAt(ctx, l, max(h.first, first))
 		if err != nil {
 			return false, err
 		}
 		if epoch >= 0 && epoch < h.epoch {
-			lost = h.from
+			lost = h.first
 		}
 	}
 	if lost >= 0 {
@@ -130,12 +130,12 @@ func (s *Source) checkHistory(ctx context.Context, l leader, after driver.Positi
 // compaction removed all of its records before the replica was copied. The first batch that is left
 // shows which.
 func (h history) lostFrom(end listed, position int64) (lost int64, unclear bool) {
-	other := h.from >= 0 && end.epoch < h.epoch
+	other := h.first >= 0 && end.epoch < h.epoch
 	switch {
 	case end.offset > position:
 		return -1, other
 	case other:
-		return min(h.from, end.offset), false
+		return min(h.first, end.offset), false
 	}
 	return end.offset, false
 }

@@ -19,11 +19,11 @@ func TestHistory(t *testing.T) {
 // What a log's answer about an epoch means for a position of that epoch.
 func TestLost(t *testing.T) {
 	for name, c := range map[string]struct {
-		h          history
-		endEpoch   int32
-		end, after int64
-		lost       int64
-		unclear    bool
+		h         history
+		endEpoch  int32
+		end, last int64
+		lost      int64
+		unclear   bool
 	}{
 		"the epoch goes on":                         {history{5, 80}, 5, 200, 99, -1, false},
 		"the epoch ends right after it":             {history{5, 80}, 5, 100, 99, -1, false},
@@ -36,7 +36,7 @@ func TestLost(t *testing.T) {
 		"the position is before the records of now": {history{5, 80}, 5, 81, 80, -1, false},
 		"the first record of the epoch is lost":     {history{5, 80}, 4, 80, 80, 80, false},
 	} {
-		if got, unclear := c.h.lostFrom(listed{c.end, -1, c.endEpoch}, c.after); got != c.lost || unclear != c.unclear {
+		if got, unclear := c.h.lostFrom(listed{c.end, -1, c.endEpoch}, c.last); got != c.lost || unclear != c.unclear {
 			t.Errorf("%s: lost from %d, unclear: %v; want %d, %v", name, got, unclear, c.lost, c.unclear)
 		}
 	}

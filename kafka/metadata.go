@@ -14,7 +14,7 @@ import (
 
 // topicInfo is what the cluster says about a topic.
 type topicInfo struct {
-	at         time.Time // when it was asked for
+	asked      time.Time // when it was asked for
 	cluster    string
 	id         [16]byte // zero if the brokers have no topic ids
 	partitions []partitionInfo
@@ -77,7 +77,7 @@ func (t *topicRequests) get(ctx context.Context, c *Client, topic string) (*topi
 // recent returns the last answer about a topic if it is not older than recentFor, else it asks.
 func (t *topicRequests) recent(ctx context.Context, c *Client, topic string) (*topicInfo, error) {
 	t.mu.Lock()
-	if r := t.topics[topic]; r != nil && r.last != nil && time.Since(r.last.at) < recentFor {
+	if r := t.topics[topic]; r != nil && r.last != nil && time.Since(r.last.asked) < recentFor {
 		defer t.mu.Unlock()
 		return r.last, nil
 	}
@@ -145,7 +145,7 @@ func (c *Client) metadata(topic string) (*topicInfo, error) {
 	if err := kerr.ErrorForCode(about.ErrorCode); err != nil {
 		return nil, err
 	}
-	info := &topicInfo{at: began, id: about.TopicID, partitions: make([]partitionInfo, len(about.Partitions)), brokers: map[int32]string{}}
+	info := &topicInfo{asked: began, id: about.TopicID, partitions: make([]partitionInfo, len(about.Partitions)), brokers: map[int32]string{}}
 	if resp.ClusterID != nil {
 		info.cluster = *resp.ClusterID
 	}

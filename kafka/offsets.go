@@ -189,7 +189,7 @@ func (s *Source) Bounds(ctx context.Context, partition string) (driver.Bounds, e
 			return err
 		}
 		// A record may come, and retention may pass, between the two requests.
-		b = driver.Bounds{First: first.offset, Last: before(listed{max(end.offset, first.offset), -1, end.epoch})}
+		b = driver.Bounds{First: first.offset, Last: positionBefore(listed{max(end.offset, first.offset), -1, end.epoch})}
 		if b.Held, err = s.heldBack(ctx, l, end.offset); err != nil {
 			return err
 		}
@@ -211,13 +211,13 @@ func (s *Source) Bounds(ctx context.Context, partition string) (driver.Bounds, e
 	return b, nil
 }
 
-// before returns the position before a number. The epoch is that of a leader who had the number:
-// the end of that epoch is after the position, unless the log was truncated.
-func before(n listed) driver.Position {
+// positionBefore returns the position before a number. The epoch is that of a leader who had the
+// number: the end of that epoch is after the position, unless the log was truncated.
+func positionBefore(n listed) driver.Position {
 	if n.offset <= 0 {
 		return driver.Origin
 	}
-	return driver.Position{Sequence: n.offset - 1, Offset: history{epoch: n.epoch, from: -1}.String()}
+	return driver.Position{Sequence: n.offset - 1, Offset: history{epoch: n.epoch, first: -1}.String()}
 }
 
 // epochEnd asks a leader where an epoch ends in its log: it answers with the highest epoch that is

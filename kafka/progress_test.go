@@ -37,7 +37,7 @@ func (g *kafkaGroup) reports() string {
 	return text
 }
 
-func at(sequence int64) driver.Position { return driver.Position{Sequence: sequence} }
+func positionAt(sequence int64) driver.Position { return driver.Position{Sequence: sequence} }
 
 func TestProgressIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -57,32 +57,32 @@ func TestProgressIsPublished(t *testing.T) {
 			}
 		}
 		expect("nothing is held", "[]")
-		p.Observe(driver.Observation{Kind: driver.KindClaimed, Partition: "0", To: at(9)})
+		p.Observe(driver.Observation{Kind: driver.KindClaimed, Partition: "0", To: positionAt(9)})
 		p.Observe(driver.Observation{Kind: driver.KindClaimed, Partition: "1", To: driver.Unset})
 		expect("a checkpoint was claimed", "[map[0:9]]")
 		for n := range int64(1000) {
-			p.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "0", To: at(10 + n)})
+			p.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "0", To: positionAt(10 + n)})
 		}
-		p.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "1", To: at(3)})
+		p.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "1", To: positionAt(3)})
 		expect("many commits", "[map[0:1009 1:3]]")
 		expect("no commit", "[]")
 
 		g.err = errors.New("no leader")
-		p.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "0", To: at(1010)})
-		p.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "1", To: at(4)})
+		p.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "0", To: positionAt(1010)})
+		p.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "1", To: positionAt(4)})
 		time.Sleep(3 * publishEvery)
 		synctest.Wait()
 		if len(failures) != 1 || !strings.Contains(failures[0], "hook failed: publish progress to Kafka, tried again every 5s: no leader") {
 			t.Errorf("reported %q", failures)
 		}
 		g.err = nil
-		p.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "0", To: at(1011)})
+		p.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "0", To: positionAt(1011)})
 		p.Observe(driver.Observation{Kind: driver.KindLost, Partition: "1"})
 		expect("the newest after a failure, and nothing of a lost partition", "[map[0:1011]]")
 
 		time.Sleep(publishAll)
 		expect("once an hour", "[map[0:1011]]")
-		p.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "0", To: at(1012)})
+		p.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "0", To: positionAt(1012)})
 		p.Observe(driver.Observation{Kind: driver.KindReleased, Partition: "0"})
 		if err := p.Close(t.Context()); err != nil || g.reports() != "[map[0:1012]]" {
 			t.Errorf("the last position is not published: %v", err)
@@ -103,7 +103,7 @@ func TestProgressIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatalf("brokers that do not answer end the start: %v", err)
 		}
-		p.Observe(driver.Observation{Kind: driver.KindClaimed, Partition: "0", To: at(9)})
+		p.Observe(driver.Observation{Kind: driver.KindClaimed, Partition: "0", To: positionAt(9)})
 		time.Sleep(publishEvery)
 		_ = p.Close(t.Context())
 	})

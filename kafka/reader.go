@@ -28,7 +28,7 @@ func (s *Source) Open(ctx context.Context, partition string, after driver.Positi
 		return nil, &refusedError{text: s.partitionName(partition) + ": no position to open at: call Seek first"}
 	}
 	r := newReader(s, n, after)
-	r.memory = memory.From(ctx).ReceivedAccount()
+	r.memory = memory.FromContext(ctx).ReceivedAccount()
 	if err := s.register(r); err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func newReader(s *Source, partition int32, after driver.Position) *reader {
 	r.wait = retryFirst
 	r.decoder = decoder{
 		converter: converter{partition: strconv.Itoa(int(partition)), values: s.cfg.Headers},
-		at:        after.Sequence, counted: after.Sequence, returned: after.Sequence, past: r.past, offset: after.Offset,
+		decoded:   after.Sequence, counted: after.Sequence, returned: after.Sequence, past: r.past, offset: after.Offset,
 	}
 	return r
 }

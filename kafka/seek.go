@@ -39,12 +39,12 @@ func (s *Source) finder(partition string, start driver.Start) (func(context.Cont
 	case driver.StartEarliest:
 		return func(ctx context.Context, l leader) (driver.Position, error) {
 			first, err := s.list(ctx, l, earliestOffset)
-			return before(first), err
+			return positionBefore(first), err
 		}, nil
 	case driver.StartLatest:
 		return func(ctx context.Context, l leader) (driver.Position, error) {
 			end, err := s.list(ctx, l, latestOffset)
-			return before(end), err
+			return positionBefore(end), err
 		}, nil
 	case driver.StartSequence:
 		return s.findNumber(start.Sequence), nil
@@ -68,7 +68,7 @@ func (s *Source) findNumber(number int64) func(context.Context, leader) (driver.
 	return func(ctx context.Context, l leader) (driver.Position, error) {
 		end, err := s.list(ctx, l, latestOffset)
 		if err != nil || number >= end.offset {
-			return before(end), err
+			return positionBefore(end), err
 		}
 		return driver.Position{Sequence: max(number, 0) - 1}, nil
 	}
@@ -84,9 +84,9 @@ func (s *Source) findTime(at time.Time) func(context.Context, leader) (driver.Po
 		}
 		first, err := s.list(ctx, l, milliseconds(at))
 		if err != nil || first.offset < 0 || first.offset > end.offset {
-			return before(end), err
+			return positionBefore(end), err
 		}
-		return before(first), nil
+		return positionBefore(first), nil
 	}
 }
 

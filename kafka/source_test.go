@@ -252,7 +252,7 @@ func TestVoid(t *testing.T) {
 				t.Errorf("read %v, %v; want a marker of 9", events, err)
 			case !tiered && *events[0].Passed != driver.Passed{Removed: 5}:
 				t.Errorf("passed %+v, want 5 that were removed", events[0].Passed)
-			case !tiered && (historyOf(at.Offset).from != 0 || historyOf(events[0].Offset) != history{historyOf(at.Offset).epoch, -1}):
+			case !tiered && (historyOf(at.Offset).first != 0 || historyOf(events[0].Offset) != history{historyOf(at.Offset).epoch, -1}):
 				t.Errorf("after %q the marker has the history %q, want the leader alone", at.Offset, events[0].Offset)
 			}
 			if !tiered {

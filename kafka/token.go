@@ -49,9 +49,9 @@ type ClientCredentials struct {
 	Secret string
 	Scope  string // empty: none is asked for
 
-	mu    sync.Mutex // held over a request: others wait for its token
-	value string
-	until time.Time
+	mu      sync.Mutex // held over a request: others wait for its token
+	value   string
+	expires time.Time
 }
 
 // Format writes the server for every verb, so that nothing prints the secret.
@@ -108,7 +108,7 @@ func (c *ClientCredentials) fetch(ctx context.Context) (token string, valid time
 func (c *ClientCredentials) Token(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Now().Before(c.until) {
+	if time.Now().Before(c.expires) {
 		return c.value, nil
 	}
 	asked := time.Now()
@@ -117,6 +117,6 @@ func (c *ClientCredentials) Token(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("token: %w", err)
 	}
 	const spare = 5 // a fifth of the time
-	c.value, c.until = token, asked.Add(valid-valid/spare)
+	c.value, c.expires = token, asked.Add(valid-valid/spare)
 	return token, nil
 }

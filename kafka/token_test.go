@@ -32,14 +32,14 @@ func TestTokensOfAServer(t *testing.T) {
 			t.Errorf("%s, %v", token, err)
 		}
 	}
-	if left := time.Until(c.until); left < 47*time.Minute || left > 48*time.Minute {
+	if left := time.Until(c.expires); left < 47*time.Minute || left > 48*time.Minute {
 		t.Errorf("the token is used for %v", left)
 	}
-	c.until = time.Now()
+	c.expires = time.Now()
 	if token, err := c.Token(t.Context()); err != nil || token != "token-2" {
 		t.Errorf("%s, %v", token, err)
 	}
-	c.until, status = time.Now(), http.StatusUnauthorized
+	c.expires, status = time.Now(), http.StatusUnauthorized
 	if _, err := c.Token(t.Context()); err == nil || !strings.Contains(err.Error(), "401 Unauthorized invalid_client") || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)
 	}

@@ -43,7 +43,7 @@ const (
 // void is the state of a reader whose leader returns nothing at a number, though its log ends
 // later.
 type void struct {
-	since time.Time // zero: the leader returns records, or the log ends there
+	began time.Time // zero: the leader returns records, or the log ends there
 	pause time.Duration
 	empty int // fetches that returned nothing
 }
@@ -51,8 +51,8 @@ type void struct {
 // begin takes note of an answer without records, and returns how long to wait before the next
 // fetch.
 func (v *void) begin(now time.Time) time.Duration {
-	if v.since.IsZero() {
-		*v = void{since: now, pause: voidPause}
+	if v.began.IsZero() {
+		*v = void{began: now, pause: voidPause}
 	}
 	v.empty++
 	pause := v.pause
@@ -77,8 +77,8 @@ func (r *reader) confirmVoid(end int64, wait time.Duration) {
 	}
 	r.mu.Lock()
 	lasted := time.Duration(0)
-	if !r.void.since.IsZero() {
-		lasted = time.Since(r.void.since)
+	if !r.void.began.IsZero() {
+		lasted = time.Since(r.void.began)
 	}
 	next, empty := r.next, r.void.empty
 	r.mu.Unlock()
@@ -110,7 +110,7 @@ func (r *reader) passVoid(end int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// Of the records before the end only the leader is known, which need not have written them.
-	r.past = history{epoch: r.epoch, from: -1}
+	r.past = history{epoch: r.epoch, first: -1}
 	r.next = end
 	r.void = void{}
 	r.chunks = append(r.chunks, &chunk{void: end - 1, past: r.past})
@@ -162,7 +162,7 @@ func (r *reader) proveVoid(next, end int64) (hint string, err error) {
 func (r *reader) Paused() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.void.since.IsZero()
+	return !r.void.began.IsZero()
 }
 
 // gapError says that the log has no records for some numbers, and nothing explains it yet.

@@ -148,7 +148,7 @@ func TestConsumerOfEmptyAnswers(t *testing.T) {
 					e.mu.Unlock()
 				}
 				run.wants(t, 20)
-				run.at(t, "0", 19)
+				run.awaitCheckpoint(t, "0", 19)
 				t.Logf("20 events after %v and %d empty answers", time.Since(began).Round(100*time.Millisecond), e.count())
 			})
 		}
@@ -187,11 +187,11 @@ func TestMissingRecords(t *testing.T) {
 		events, d, err := decodeAs(false, &kmsg.FetchResponseTopicPartition{RecordBatches: data}, after, 1<<20)
 		gap, is := errors.AsType[*gapError](err)
 		switch {
-		case is && (gap.first > missing || gap.last < missing || d.at >= missing):
-			t.Fatalf("round %d: %v after %d, want %d to be missing", round, err, d.at, missing)
-		case is, err == nil && (d.at < missing || explained):
+		case is && (gap.first > missing || gap.last < missing || d.decoded >= missing):
+			t.Fatalf("round %d: %v after %d, want %d to be missing", round, err, d.decoded, missing)
+		case is, err == nil && (d.decoded < missing || explained):
 		default:
-			t.Fatalf("round %d: read %d events up to %d, passed %+v: %v; want an error about %d", round, len(events), d.at, d.passed, err, missing)
+			t.Fatalf("round %d: read %d events up to %d, passed %+v: %v; want an error about %d", round, len(events), d.decoded, d.passed, err, missing)
 		}
 	}
 }

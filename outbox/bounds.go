@@ -111,7 +111,7 @@ func (s *Source) seek(ctx context.Context, partition string, start driver.Start)
 			since = s.clock.Wall().Add(-start.Ago)
 		}
 		var n sql.NullInt64
-		if err := s.sql.since.one(bounded, s.db, args{"part": p, "since": s.dialect.time(since)}, &n); err != nil {
+		if err := s.sql.seek.one(bounded, s.db, args{"part": p, "since": s.dialect.time(since)}, &n); err != nil {
 			return at, err
 		}
 		if n.Valid {

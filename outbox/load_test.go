@@ -48,11 +48,11 @@ type scene struct {
 	accounts string
 	writer   *Source // over the connections of all writers
 
-	mu       sync.Mutex
-	at       []driver.Position // of each partition: what is done
-	versions map[int]int       // of each key: the last effect
-	failures []string
-	effects  int
+	mu        sync.Mutex
+	positions []driver.Position // of each partition: what is done
+	versions  map[int]int       // of each key: the last effect
+	failures  []string
+	effects   int
 }
 
 func newScene(t *testing.T, w *world, l load) *scene {
@@ -67,7 +67,7 @@ func newScene(t *testing.T, w *world, l load) *scene {
 		suite.NoError(t, "create", w.exec(ctx, fmt.Sprintf("INSERT INTO %s VALUES (%d, 0)", s.accounts, key)))
 	}
 	for range l.partitions {
-		s.at = append(s.at, driver.Origin)
+		s.positions = append(s.positions, driver.Origin)
 	}
 	return s
 }
@@ -112,7 +112,7 @@ func wait(ctx context.Context, d time.Duration) {
 func (s *scene) consume(ctx context.Context, source *Source, partition int, chance *rand.Rand) {
 	for ctx.Err() == nil {
 		s.mu.Lock()
-		at := s.at[partition]
+		at := s.positions[partition]
 		s.mu.Unlock()
 		r, err := source.Open(ctx, strconv.Itoa(partition), at, 1)
 		for err == nil && (s.kills == 0 || chance.IntN(s.kills) > 0) {
@@ -143,7 +143,7 @@ func (s *scene) fail(format string, args ...any) {
 func (s *scene) apply(partition int, from driver.Position, events []*driver.Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.at[partition] != from {
+	if s.positions[partition] != from {
 		return false
 	}
 	for i, e := range events {
@@ -154,7 +154,7 @@ func (s *scene) apply(partition int, from driver.Position, events []*driver.Even
 		s.versions[key] = version
 		s.effects++
 	}
-	s.at[partition] = events[len(events)-1].Position()
+	s.positions[partition] = events[len(events)-1].Position()
 	return true
 }
 

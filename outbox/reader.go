@@ -49,7 +49,7 @@ func (s *Source) open(ctx context.Context, partition string, after driver.Positi
 	}
 	after.Offset = here.offset()
 	r := &reader{
-		source: s, p: p, partition: partition, incarnation: st.incarnation, at: after, rows: firstRows,
+		source: s, p: p, partition: partition, incarnation: st.incarnation, position: after, rows: firstRows,
 		poll: clock.Backoff{Min: s.cfg.PollMin, Max: s.cfg.PollMax},
 	}
 	r.life, r.end = context.WithCancel(context.Background())
@@ -65,7 +65,7 @@ type reader struct {
 	p           int
 	partition   string
 	incarnation string
-	at          driver.Position // of the last event returned
+	position    driver.Position // of the last event returned
 	rows        int             // how many rows have about [driver.ReadBytes]
 	poll        clock.Backoff
 	err         error // ends the reader
@@ -98,7 +98,7 @@ func (r *reader) Read(ctx context.Context, most int) ([]*driver.Event, error) {
 			r.err = r.source.failed(ctx, "read partition "+r.partition, err)
 		case len(events) > 0:
 			r.poll.Reset()
-			r.at = events[len(events)-1].Position()
+			r.position = events[len(events)-1].Position()
 			return events, nil
 		case fresh: // numbered, or by another reader
 		default:
@@ -130,7 +130,7 @@ func (r *reader) fetch(ctx context.Context, most int) (events []*driver.Event, f
 	s := r.source
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	rows, err := s.sql.read.query(ctx, s.db, args{"part": r.p, "n": r.at.Sequence, "limit": min(most, r.rows)})
+	rows, err := s.sql.read.query(ctx, s.db, args{"part": r.p, "n": r.position.Sequence, "limit": min(most, r.rows)})
 	if err != nil {
 		return nil, false, err
 	}
@@ -151,7 +151,7 @@ func (r *reader) fetch(ctx context.Context, most int) (events []*driver.Event, f
 		if !row.n.Valid {
 			break
 		}
-		if next := r.at.Sequence + 1 + int64(len(events)); row.n.Int64 != next {
+		if next := r.position.Sequence + 1 + int64(len(events)); row.n.Int64 != next {
 			gap = row.n.Int64
 			break
 		}
@@ -171,7 +171,7 @@ func (r *reader) fetch(ctx context.Context, most int) (events []*driver.Event, f
 	if err := r.unchanged(ctx, st, before); err != nil {
 		return nil, false, err
 	}
-	switch next := r.at.Sequence + 1; {
+	switch next := r.position.Sequence + 1; {
 	case gap > 0:
 		return nil, false, r.missing(next+int64(len(events)), gap)
 	case len(events) == 0 && st.head > next:
@@ -187,13 +187,13 @@ func (r *reader) unchanged(ctx context.Context, st state, here tag) error {
 	if st.incarnation != r.incarnation {
 		return errors.New("the table was deleted and created again: opening it again")
 	}
-	if r.at.Sequence == st.first-1 {
+	if r.position.Sequence == st.first-1 {
 		here = st.firstTag
 	}
-	if here == 0 && parseTag(r.at.Offset) != 0 && r.at.Sequence >= st.first {
-		return r.missing(r.at.Sequence, r.at.Sequence+1)
+	if here == 0 && parseTag(r.position.Offset) != 0 && r.position.Sequence >= st.first {
+		return r.missing(r.position.Sequence, r.position.Sequence+1)
 	}
-	return r.source.compare(ctx, r.p, r.partition, r.at, st, here)
+	return r.source.compare(ctx, r.p, r.partition, r.position, st, here)
 }
 
 // missing is the error for numbers from next on to before found, whose rows are gone.

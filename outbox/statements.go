@@ -11,8 +11,8 @@ import (
 
 // statements are the SQL of a table in a dialect.
 type statements struct {
-	describe, state, bounds, since, tagAt, changed, read *query
-	lock, unnumbered, number, advance, delete            *query
+	describe, state, bounds, seek, tagAt, changed, read *query
+	lock, unnumbered, number, advance, delete           *query
 
 	check      func(ctx context.Context, db *sql.DB) error
 	insertRows int // rows in one INSERT, at most
@@ -44,7 +44,7 @@ func newStatements(d Dialect, table string) (*statements, error) {
 		state:    q(`SELECT ` + stateColumns + ` FROM @p p WHERE p.partition_id = {part}`),
 		bounds: q(`SELECT ` + stateColumns + `, (SELECT COUNT(*) FROM @t WHERE partition_id = {part} AND n IS NULL),
 			(SELECT ` + terms.micros + ` FROM @t WHERE partition_id = {part} AND n = p.head - 1) FROM @p p WHERE p.partition_id = {part}`),
-		since:   q(`SELECT MIN(n) FROM @t WHERE partition_id = {part} AND n IS NOT NULL AND created_at >= {since}`),
+		seek:    q(`SELECT MIN(n) FROM @t WHERE partition_id = {part} AND n IS NOT NULL AND created_at >= {since}`),
 		tagAt:   q(`SELECT MIN(tag) FROM @t WHERE partition_id = {part} AND n = {n}`),
 		changed: q(`SELECT MIN(n) FROM @t WHERE partition_id = {part} AND n IS NOT NULL AND tag > {tag}`),
 		read: q(`SELECT ` + stateColumns + `, (SELECT MIN(tag) FROM @t WHERE partition_id = {part} AND n = {n}) AS here,

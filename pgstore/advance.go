@@ -43,7 +43,7 @@ func (s *Store) advance(ctx context.Context, lease driver.Lease, incarnation str
 	}
 	defer conn.Release()
 	args := append(leaseArgs(lease), to.Sequence, clean(to.Offset), text, clean(incarnation))
-	tag, err := once(ctx, conn.Conn(), s.cfg.limits(), s.sql.of(advanceSQL), args)
+	tag, err := once(ctx, conn.Conn(), s.cfg.limits(), s.sql.text(advanceSQL), args)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = s.fenced(ctx, conn.Conn(), lease, fmt.Sprintf("and cannot move to %v of incarnation %s", to, incarnation))
 	}

@@ -22,11 +22,11 @@ func TestAdvanceLost(t *testing.T) {
 			proxy, s, direct := proxied(t)
 			a, b := lease("a", 1), lease("b", 2)
 			claim(t, s, a)
-			if err := s.Advance(t.Context(), a, "1", at(9), nil); err != nil {
+			if err := s.Advance(t.Context(), a, "1", positionAt(9), nil); err != nil {
 				t.Fatal(err)
 			}
 			proxy.Next(fault)
-			if err := s.Advance(t.Context(), a, "1", at(10), []driver.SequenceRange{{First: 12, Last: 12}}); err == nil || errors.Is(err, driver.ErrFenced) {
+			if err := s.Advance(t.Context(), a, "1", positionAt(10), []driver.SequenceRange{{First: 12, Last: 12}}); err == nil || errors.Is(err, driver.ErrFenced) {
 				t.Errorf("an advance that %s: got %v, want an error that is not ErrFenced", how, err)
 			}
 			p := claim(t, direct, b)
@@ -34,7 +34,7 @@ func TestAdvanceLost(t *testing.T) {
 				t.Errorf("claimed %+v after an advance that %s", p, how)
 			}
 			proxy.Deliver()
-			if err := s.Advance(t.Context(), a, "1", at(11), nil); !errors.Is(err, driver.ErrFenced) {
+			if err := s.Advance(t.Context(), a, "1", positionAt(11), nil); !errors.Is(err, driver.ErrFenced) {
 				t.Errorf("an advance after the claim: got %v, want ErrFenced", err)
 			}
 			expect(t, direct, p.Position)

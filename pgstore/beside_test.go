@@ -62,7 +62,7 @@ func TestBesideStepsThatMoveFirst(t *testing.T) {
 		results := make([]error, 4)
 		for i := range results { // of one lease, from one position
 			all.Go(func() {
-				results[i] = orders[(i+int(l.Epoch))%2](t.Context(), s, driver.Step{Lease: l, From: p, To: at(max(p.Sequence, -1) + 1)}, func(ctx context.Context, tx pgx.Tx) error {
+				results[i] = orders[(i+int(l.Epoch))%2](t.Context(), s, driver.Step{Lease: l, From: p, To: positionAt(max(p.Sequence, -1) + 1)}, func(ctx context.Context, tx pgx.Tx) error {
 					return put(ctx, tx, fmt.Sprint(max(p.Sequence, -1)+1))
 				})
 			})

@@ -57,7 +57,7 @@ func TestChangedColumn(t *testing.T) {
 				eventually(t, "the first events are there", func() bool { return r.count(`SELECT count(*) FROM changing`) == 10 })
 				r.exec(`TRUNCATE changing; ALTER TABLE changing ALTER v TYPE ` + c.to + ` USING NULL`)
 				r.send(10)
-				r.within(10*time.Second, "the others are there", func() bool { return r.count(`SELECT count(*) FROM changing`) == 10 })
+				r.await(10*time.Second, "the others are there", func() bool { return r.count(`SELECT count(*) FROM changing`) == 10 })
 				if n := r.count(`SELECT count(*) FROM changing WHERE v::text = '` + c.want + `'`); n != 10 {
 					t.Errorf("%d of 10 values are %s", n, c.want)
 				}

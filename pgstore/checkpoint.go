@@ -110,7 +110,7 @@ func (s *Store) Begin(ctx context.Context, lease driver.Lease, from, to driver.P
 	}
 	defer conn.Release()
 	args := append(leaseArgs(lease), from.Sequence, to.Sequence, clean(to.Offset), string(driver.HowStart))
-	tag, err := once(ctx, conn.Conn(), s.cfg.limits(), s.sql.of(beginSQL), args)
+	tag, err := once(ctx, conn.Conn(), s.cfg.limits(), s.sql.text(beginSQL), args)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = s.fenced(ctx, conn.Conn(), lease, notAt(from))
 	}
@@ -127,7 +127,7 @@ WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4`
 // current reads owner, epoch and position of the checkpoint.
 func (s *Store) current(ctx context.Context, conn *pgx.Conn, lease driver.Lease) (w driver.Checkpoint, err error) {
 	g := lease.Group
-	err = conn.QueryRow(ctx, s.sql.of(currentSQL), g.Namespace, g.Topic, g.Name, lease.Partition).Scan(&w.Owner, &w.Epoch, &w.Position.Sequence)
+	err = conn.QueryRow(ctx, s.sql.text(currentSQL), g.Namespace, g.Topic, g.Name, lease.Partition).Scan(&w.Owner, &w.Epoch, &w.Position.Sequence)
 	return w, err
 }
 
@@ -175,7 +175,7 @@ func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver
 	}
 	defer conn.Release()
 	args := append(leaseArgs(lease), at.Sequence, attempt.Sequence, attempt.DeadLetter, attempt.Attempts, clean(attempt.Error), attempt.Unreturned)
-	tag, err := once(ctx, conn.Conn(), s.cfg.limits(), s.sql.of(recordSQL), args)
+	tag, err := once(ctx, conn.Conn(), s.cfg.limits(), s.sql.text(recordSQL), args)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = s.fenced(ctx, conn.Conn(), lease, notAt(at))
 	}
@@ -196,7 +196,7 @@ func (s *Store) Leave(ctx context.Context, lease driver.Lease) error {
 		return fmt.Errorf("leave partition %s: %w", lease.Partition, err)
 	}
 	defer conn.Release()
-	if _, err := once(ctx, conn.Conn(), s.cfg.limits(), s.sql.of(leaveSQL), leaseArgs(lease)); err != nil {
+	if _, err := once(ctx, conn.Conn(), s.cfg.limits(), s.sql.text(leaveSQL), leaseArgs(lease)); err != nil {
 		return fmt.Errorf("leave partition %s: %w", lease.Partition, err)
 	}
 	return nil
@@ -214,7 +214,7 @@ func (s *Store) Read(ctx context.Context, group driver.Group) ([]driver.Checkpoi
 		return nil, fmt.Errorf("read checkpoints: %w", err)
 	}
 	defer conn.Release()
-	rows, _ := conn.Query(ctx, s.sql.of(readSQL), group.Namespace, group.Topic, group.Name) // CollectRows returns the error
+	rows, _ := conn.Query(ctx, s.sql.text(readSQL), group.Namespace, group.Topic, group.Name) // CollectRows returns the error
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (driver.Checkpoint, error) {
 		c := checkpoint{Checkpoint: driver.Checkpoint{Group: group}}
 		if err := row.Scan(append([]any{&c.Partition}, c.columns()...)...); err != nil {

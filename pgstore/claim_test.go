@@ -27,7 +27,7 @@ func TestClaimEndsCopy(t *testing.T) {
 	copying, goOn := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
 	go func() {
-		done <- s.Commit(t.Context(), driver.Step{Lease: a, From: driver.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+		done <- s.Commit(t.Context(), driver.Step{Lease: a, From: driver.Unset, To: positionAt(1)}, func(ctx context.Context, tx pgx.Tx) error {
 			n := 0
 			_, err := tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"key"}, pgx.CopyFromFunc(func() ([]any, error) {
 				if n++; n == 10_000 {
@@ -48,13 +48,13 @@ func TestClaimEndsCopy(t *testing.T) {
 	if p := claim(t, direct, b); p.Position != driver.Unset || p.Owner != "b" {
 		t.Errorf("claimed %+v, want it unset", p)
 	}
-	if err := commit(t.Context(), direct, b, driver.Unset, at(1), "b"); err != nil {
+	if err := commit(t.Context(), direct, b, driver.Unset, positionAt(1), "b"); err != nil {
 		t.Error(err)
 	}
 	close(goOn)
 	proxy.Resume()
 	outage(t, <-done)
-	expect(t, direct, at(1), "b")
+	expect(t, direct, positionAt(1), "b")
 }
 
 // hold keeps a transaction open on the checkpoint until the test ends, or the
@@ -66,7 +66,7 @@ func hold(t *testing.T, s *pgstore.Store, l driver.Lease) <-chan error {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		done <- s.Commit(context.Background(), driver.Step{Lease: l, From: driver.Unset, To: at(1)}, func(context.Context, pgx.Tx) error {
+		done <- s.Commit(context.Background(), driver.Step{Lease: l, From: driver.Unset, To: positionAt(1)}, func(context.Context, pgx.Tx) error {
 			close(held)
 			<-release
 			return errors.New("not this time")
@@ -101,7 +101,7 @@ func TestClaimSparesTheBetter(t *testing.T) {
 	claim(t, s, lease("a", 1))
 	b := lease("b", 2)
 	claim(t, s, b)
-	err := s.Commit(t.Context(), driver.Step{Lease: b, From: driver.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.Commit(t.Context(), driver.Step{Lease: b, From: driver.Unset, To: positionAt(1)}, func(ctx context.Context, tx pgx.Tx) error {
 		for _, l := range []driver.Lease{lease("a", 1), lease("a", 2)} {
 			_, err := rival.Claim(ctx, l, "1")
 			if f, found := errors.AsType[*driver.FencedError](err); !found || f.Owner != "b" || f.Epoch != 2 {
@@ -113,7 +113,7 @@ func TestClaimSparesTheBetter(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	expect(t, s, at(1), "1")
+	expect(t, s, positionAt(1), "1")
 }
 
 // Claims that wait behind the same transaction do not end each other.
@@ -155,7 +155,7 @@ func TestResetEndsTransaction(t *testing.T) {
 	a := lease("a", 1)
 	claim(t, s, a)
 	hold(t, s, a)
-	epoch, err := s.Reset(t.Context(), group, "0", "1", at(7), "set")
+	epoch, err := s.Reset(t.Context(), group, "0", "1", positionAt(7), "set")
 	if err != nil || epoch != 2 {
 		t.Errorf("reset: epoch %d, %v", epoch, err)
 	}
@@ -171,12 +171,12 @@ func TestStepDoesNotWaitForever(t *testing.T) {
 	a := lease("a", 1)
 	claim(t, s, a)
 	hold(t, s, a)
-	outage(t, commit(t.Context(), again, a, driver.Unset, at(1), "1"))
+	outage(t, commit(t.Context(), again, a, driver.Unset, positionAt(1), "1"))
 	claim(t, again, a)
-	if err := commit(t.Context(), again, a, driver.Unset, at(1), "1"); err != nil {
+	if err := commit(t.Context(), again, a, driver.Unset, positionAt(1), "1"); err != nil {
 		t.Error(err)
 	}
-	expect(t, again, at(1), "1")
+	expect(t, again, positionAt(1), "1")
 }
 
 // weakRole makes a role without rights of its own on other sessions, and returns a URL that connects as it.
@@ -290,13 +290,13 @@ func TestConnectionsUsedUp(t *testing.T) {
 	claim(t, s, l)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	err = s.Commit(ctx, driver.Step{Lease: l, From: driver.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.Commit(ctx, driver.Step{Lease: l, From: driver.Unset, To: positionAt(1)}, func(ctx context.Context, tx pgx.Tx) error {
 		return s.Leases().Renew(ctx, l, time.Minute)
 	})
 	if err != nil {
 		t.Error(err)
 	}
-	if err := s.Commit(ctx, driver.Step{Lease: l, From: driver.Unset, To: at(1)}, nil); !errors.Is(err, driver.ErrFenced) {
+	if err := s.Commit(ctx, driver.Step{Lease: l, From: driver.Unset, To: positionAt(1)}, nil); !errors.Is(err, driver.ErrFenced) {
 		t.Errorf("error is %v, want ErrFenced", err)
 	}
 }

@@ -124,7 +124,7 @@ func (st *step) begin(ctx context.Context) error {
 	var b pgx.Batch
 	b.BeginTx(readCommitted)
 	st.store.cfg.limits().queue(&b)
-	b.Queue(st.store.sql.of(fenceSQL), append(leaseArgs(st.Lease), st.From.Sequence)...)
+	b.Queue(st.store.sql.text(fenceSQL), append(leaseArgs(st.Lease), st.From.Sequence)...)
 	b.Queue(unlimitSQL)
 	br := st.conn.SendBatch(ctx, &b)
 	st.tx = br.Tx()
@@ -339,7 +339,7 @@ func (st *step) commit(ctx context.Context) error {
 	}
 	st.storeDedup(&b)
 	before := b.Len()
-	b.Queue(st.store.sql.of(moveSQL), append(leaseArgs(st.Lease), st.From.Sequence, st.To.Sequence, clean(st.To.Offset), st.xid)...)
+	b.Queue(st.store.sql.text(moveSQL), append(leaseArgs(st.Lease), st.From.Sequence, st.To.Sequence, clean(st.To.Offset), st.xid)...)
 	b.Queue(`COMMIT`)
 
 	br := st.conn.SendBatch(ctx, &b)

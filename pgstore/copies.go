@@ -40,7 +40,7 @@ func (s *Store) MarkCopied(ctx context.Context, group driver.Group, partition st
 	ids := idsOf(copied)
 	err := s.batch(ctx, func(b *pgx.Batch, _ func() error) error {
 		for _, sql := range []string{lockCopiedSQL, markCopiedSQL} {
-			b.Queue(s.sql.of(sql), group.Namespace, group.Topic, group.Name, partition, ids)
+			b.Queue(s.sql.text(sql), group.Namespace, group.Topic, group.Name, partition, ids)
 		}
 		return nil
 	})

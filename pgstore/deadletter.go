@@ -38,7 +38,7 @@ func (s *Store) park(b *pgx.Batch, group driver.Group, partition string, d *driv
 			}
 		}
 	}
-	b.Queue(s.sql.of(parkSQL),
+	b.Queue(s.sql.text(parkSQL),
 		group.Namespace, group.Topic, group.Name, clean(d.Incarnation), partition, e.Sequence, clean(e.Offset), timeOrNull(e.Enqueued),
 		timeOrNull(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), nextAttempt(d),
 		clean(e.Key), clean(e.MessageID), clean(e.CorrelationID), clean(e.ContentType), hasBody, body, properties)
@@ -63,7 +63,7 @@ WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 A
 // without statistics PostgreSQL may look at all dead letters of the partition for each.
 func (s *Store) remove(b *pgx.Batch, lease driver.Lease, ids []int64) {
 	g := lease.Group
-	b.Queue(s.sql.of(removeSQL), g.Namespace, g.Topic, g.Name, lease.Partition, ids)
+	b.Queue(s.sql.text(removeSQL), g.Namespace, g.Topic, g.Name, lease.Partition, ids)
 }
 
 const failedRedriveSQL = `
@@ -77,7 +77,7 @@ func (s *Store) updateFailedRedrive(b *pgx.Batch, lease driver.Lease, d *driver.
 	if d.Status == driver.StatusRetry && postponeFor > 0 {
 		postpone = &postponeFor
 	}
-	b.Queue(s.sql.of(failedRedriveSQL), g.Namespace, g.Topic, g.Name, lease.Partition, d.ID,
+	b.Queue(s.sql.text(failedRedriveSQL), g.Namespace, g.Topic, g.Name, lease.Partition, d.ID,
 		timeOrNull(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), nextAttempt(d), postpone)
 }
 
@@ -97,7 +97,7 @@ func (s *Store) settleEvents(b *pgx.Batch, step *driver.Step) {
 		stored[i] = step.DeadLetters[i].Event.Sequence
 	}
 	g := step.Lease.Group
-	b.Queue(s.sql.of(settleEventsSQL), g.Namespace, g.Topic, g.Name, clean(step.SettleIncarnation), step.Lease.Partition,
+	b.Queue(s.sql.text(settleEventsSQL), g.Namespace, g.Topic, g.Name, clean(step.SettleIncarnation), step.Lease.Partition,
 		step.From.Sequence, step.To.Sequence, stored)
 }
 
@@ -175,7 +175,7 @@ func (s *Store) DuePartitions(ctx context.Context, group driver.Group, partition
 		return nil, fmt.Errorf("look for dead letters to redrive: %w", err)
 	}
 	defer conn.Release()
-	rows, _ := conn.Query(ctx, s.sql.of(duePartitionsSQL), group.Namespace, group.Topic, group.Name, partitions) // CollectRows returns the error
+	rows, _ := conn.Query(ctx, s.sql.text(duePartitionsSQL), group.Namespace, group.Topic, group.Name, partitions) // CollectRows returns the error
 	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, fmt.Errorf("look for dead letters to redrive: %w", err)
@@ -202,7 +202,7 @@ func (s *Store) Count(ctx context.Context, group driver.Group, filter driver.Dea
 	}
 	defer conn.Release()
 	c := selection(group, filter)
-	sql := s.sql.of(`SELECT partition, status, count(*) FROM @sluice_dead_letters` + c.where() + ` GROUP BY partition, status`)
+	sql := s.sql.text(`SELECT partition, status, count(*) FROM @sluice_dead_letters` + c.where() + ` GROUP BY partition, status`)
 	rows, _ := conn.Query(ctx, sql, c.args...) // CollectRows returns the error
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[driver.DeadLetterCount])
 	if err != nil {
@@ -230,7 +230,7 @@ func (s *Store) query(ctx context.Context, group driver.Group, sql string, args 
 		return nil, err
 	}
 	defer conn.Release()
-	rows, _ := conn.Query(ctx, s.sql.of(sql), args...) // CollectRows returns the error
+	rows, _ := conn.Query(ctx, s.sql.text(sql), args...) // CollectRows returns the error
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (driver.DeadLetter, error) {
 		d, err := scanDeadLetter(row)
 		d.Group = group
@@ -266,7 +266,7 @@ func (s *Store) mark(ctx context.Context, group driver.Group, filter driver.Dead
 	defer conn.Release()
 	c := selection(group, filter, args...)
 	sql := `UPDATE @sluice_dead_letters SET ` + set + ` WHERE id IN (SELECT id FROM @sluice_dead_letters` + c.ordered(filter.Limit) + ` FOR UPDATE)`
-	tag, err := once(ctx, conn.Conn(), limits{idle: s.cfg.LeaseFor}, s.sql.of(sql), c.args)
+	tag, err := once(ctx, conn.Conn(), limits{idle: s.cfg.LeaseFor}, s.sql.text(sql), c.args)
 	return tag.RowsAffected(), err
 }
 

@@ -104,11 +104,11 @@ func (s *Store) Settle(ctx context.Context, group driver.Group, redriven []int64
 		for i := range failed {
 			ids = append(ids, failed[i].ID)
 		}
-		b.Queue(s.sql.of(lockSQL), group.Namespace, group.Topic, group.Name, ids)
-		b.Queue(s.sql.of(appliedSQL), group.Namespace, group.Topic, group.Name, ids[:len(redriven)])
+		b.Queue(s.sql.text(lockSQL), group.Namespace, group.Topic, group.Name, ids)
+		b.Queue(s.sql.text(appliedSQL), group.Namespace, group.Topic, group.Name, ids[:len(redriven)])
 		for i := range failed {
 			d := &failed[i]
-			b.Queue(s.sql.of(returnedSQL), group.Namespace, group.Topic, group.Name, d.ID,
+			b.Queue(s.sql.text(returnedSQL), group.Namespace, group.Topic, group.Name, d.ID,
 				timeOrNull(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), nextAttempt(d))
 		}
 		return nil
@@ -157,7 +157,7 @@ func (s *Store) SetAside(ctx context.Context, group driver.Group, partition, inc
 	ids := idsOf(lost)
 	err := s.batch(ctx, func(b *pgx.Batch, _ func() error) error {
 		for _, sql := range []string{lockLostSQL, dropDoubleSQL, setAsideSQL} {
-			b.Queue(s.sql.of(sql), group.Namespace, group.Topic, group.Name, partition, clean(incarnation), ids)
+			b.Queue(s.sql.text(sql), group.Namespace, group.Topic, group.Name, partition, clean(incarnation), ids)
 		}
 		return nil
 	})
@@ -190,6 +190,6 @@ func collect[T any](ctx context.Context, s *Store, row pgx.RowToFunc[T], sql str
 		return nil, err
 	}
 	defer conn.Release()
-	rows, _ := conn.Query(ctx, s.sql.of(sql), args...) // CollectRows returns the error
+	rows, _ := conn.Query(ctx, s.sql.text(sql), args...) // CollectRows returns the error
 	return pgx.CollectRows(rows, row)
 }

@@ -37,7 +37,7 @@ func (st *step) storeDedup(b *pgx.Batch) {
 	}
 	of := func(args ...any) []any { return append(leaseArgs(st.Lease)[:4], args...) }
 	if !st.DedupSince.IsZero() {
-		b.Queue(st.store.sql.of(expireSQL), of(st.DedupSince)...)
+		b.Queue(st.store.sql.text(expireSQL), of(st.DedupSince)...)
 	}
 	origins, ids, times := make([]string, n), make([]string, n), make([]time.Time, n)
 	epochs, lows, tops, forget := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
@@ -50,8 +50,8 @@ func (st *step) storeDedup(b *pgx.Batch) {
 	for _, origin := range st.DedupForgotten {
 		gone, upTo = append(gone, clean(origin)), append(upTo, math.MaxInt64)
 	}
-	b.Queue(st.store.sql.of(forgetSQL), of(gone, upTo, st.To.Sequence)...)
-	b.Queue(st.store.sql.of(seeSQL), of(st.To.Sequence, origins, epochs, lows, tops, times, ids)...)
+	b.Queue(st.store.sql.text(forgetSQL), of(gone, upTo, st.To.Sequence)...)
+	b.Queue(st.store.sql.text(seeSQL), of(st.To.Sequence, origins, epochs, lows, tops, times, ids)...)
 }
 
 // ReadDedup implements [driver.TxStore].
@@ -69,7 +69,7 @@ func (s *Store) seen(ctx context.Context, group driver.Group, partition string) 
 		return nil, err
 	}
 	defer conn.Release()
-	rows, _ := conn.Query(ctx, s.sql.of(seenSQL), group.Namespace, group.Topic, group.Name, partition) // CollectRows returns the error
+	rows, _ := conn.Query(ctx, s.sql.text(seenSQL), group.Namespace, group.Topic, group.Name, partition) // CollectRows returns the error
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (seen driver.DedupState, err error) {
 		err = row.Scan(&seen.Origin, &seen.Epoch, &seen.Low, &seen.Top, &seen.At, &seen.IDs)
 		return seen, err

@@ -78,7 +78,7 @@ func TestConsumers(t *testing.T) {
 	type member struct {
 		proxy *commitproxy.Proxy
 		kill  context.CancelFunc
-		over  chan error
+		done  chan error
 	}
 	members, seed := make([]member, 3), need.Seed(t)
 	for i := range members {
@@ -113,7 +113,7 @@ func TestConsumers(t *testing.T) {
 		ctx, kill := context.WithCancel(t.Context())
 		defer kill()
 		m := member{proxy, kill, make(chan error, 1)}
-		go func() { m.over <- consumer.Run(ctx) }()
+		go func() { m.done <- consumer.Run(ctx) }()
 		members[i] = m
 	}
 
@@ -155,7 +155,7 @@ func TestConsumers(t *testing.T) {
 	for _, m := range members {
 		m.proxy.Resume()
 		m.kill()
-		if err := <-m.over; !errors.Is(err, context.Canceled) {
+		if err := <-m.done; !errors.Is(err, context.Canceled) {
 			t.Errorf("a consumer ended with %v", err)
 		}
 	}

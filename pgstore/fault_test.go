@@ -41,17 +41,17 @@ func TestCommitNeverArrives(t *testing.T) {
 	a := lease("a", 1)
 	claim(t, s, a)
 	proxy.Next(commitproxy.CutBefore)
-	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); !errors.Is(err, driver.ErrUnknown) || blames(err) {
+	if err := commit(t.Context(), s, a, driver.Unset, positionAt(1), "1"); !errors.Is(err, driver.ErrUnknown) || blames(err) {
 		t.Errorf("commit that was lost on its way: %v, want ErrUnknown", err)
 	}
 	if p := claim(t, direct, a); p.Position != driver.Unset {
 		t.Errorf("claimed at %v, want unset", p.Position)
 	}
 	expect(t, direct, driver.Unset)
-	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); err != nil {
+	if err := commit(t.Context(), s, a, driver.Unset, positionAt(1), "1"); err != nil {
 		t.Error(err)
 	}
-	expect(t, direct, at(1), "1")
+	expect(t, direct, positionAt(1), "1")
 }
 
 func TestCommitAnswerLost(t *testing.T) {
@@ -59,17 +59,17 @@ func TestCommitAnswerLost(t *testing.T) {
 	a := lease("a", 1)
 	claim(t, s, a)
 	proxy.Next(commitproxy.LoseReply)
-	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); !errors.Is(err, driver.ErrUnknown) || blames(err) {
+	if err := commit(t.Context(), s, a, driver.Unset, positionAt(1), "1"); !errors.Is(err, driver.ErrUnknown) || blames(err) {
 		t.Errorf("commit whose answer was lost: %v, want ErrUnknown", err)
 	}
 	if p := claim(t, s, a); p.Position.Sequence != 1 || p.Claims != 1 {
 		t.Errorf("claimed %+v, want position 1", p)
 	}
-	expect(t, direct, at(1), "1")
-	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); !errors.Is(err, driver.ErrFenced) {
+	expect(t, direct, positionAt(1), "1")
+	if err := commit(t.Context(), s, a, driver.Unset, positionAt(1), "1"); !errors.Is(err, driver.ErrFenced) {
 		t.Errorf("the same step again: %v, want ErrFenced", err)
 	}
-	expect(t, direct, at(1), "1")
+	expect(t, direct, positionAt(1), "1")
 }
 
 func TestCommitLate(t *testing.T) {
@@ -77,7 +77,7 @@ func TestCommitLate(t *testing.T) {
 	a := lease("a", 1)
 	claim(t, s, a)
 	proxy.Next(commitproxy.DeliverLate)
-	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); !errors.Is(err, driver.ErrUnknown) || blames(err) {
+	if err := commit(t.Context(), s, a, driver.Unset, positionAt(1), "1"); !errors.Is(err, driver.ErrUnknown) || blames(err) {
 		t.Errorf("commit that is late: %v, want ErrUnknown", err)
 	}
 	// The transaction is still open on the server. What the claim returns must
@@ -96,14 +96,14 @@ func TestCommitLateButBeforeTheClaim(t *testing.T) {
 	a := lease("a", 1)
 	claim(t, s, a)
 	proxy.Next(commitproxy.DeliverLate)
-	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); !errors.Is(err, driver.ErrUnknown) {
+	if err := commit(t.Context(), s, a, driver.Unset, positionAt(1), "1"); !errors.Is(err, driver.ErrUnknown) {
 		t.Errorf("commit that is late: %v, want ErrUnknown", err)
 	}
 	proxy.Deliver()
 	if p := claim(t, direct, a); p.Position.Sequence != 1 {
 		t.Errorf("claimed at %v, want 1", p.Position)
 	}
-	expect(t, direct, at(1), "1")
+	expect(t, direct, positionAt(1), "1")
 }
 
 func TestCommitCancelledUnderway(t *testing.T) {
@@ -113,11 +113,11 @@ func TestCommitCancelledUnderway(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	proxy.OnCommit(func(int) commitproxy.Fault { cancel(); return commitproxy.LoseReply })
-	if err := commit(ctx, s, a, driver.Unset, at(1), "1"); !errors.Is(err, driver.ErrUnknown) {
+	if err := commit(ctx, s, a, driver.Unset, positionAt(1), "1"); !errors.Is(err, driver.ErrUnknown) {
 		t.Errorf("commit cancelled while it was under way: %v, want ErrUnknown", err)
 	}
 	eventually(t, "the server has committed", func() bool { return claim(t, direct, a).Position.Sequence == 1 })
-	expect(t, direct, at(1), "1")
+	expect(t, direct, positionAt(1), "1")
 }
 
 // An owner that does what it must after each error, over a network that loses
@@ -149,7 +149,7 @@ func TestLostCommits(t *testing.T) {
 	var want []string
 	position := claim(t, direct, a).Position
 	for position.Sequence < events {
-		next := at(max(position.Sequence, 0) + 1)
+		next := positionAt(max(position.Sequence, 0) + 1)
 		err := commit(t.Context(), s, a, position, next, fmt.Sprintf("%03d", next.Sequence))
 		if err == nil {
 			position = next
@@ -175,7 +175,7 @@ func TestLostCommits(t *testing.T) {
 	for i := range events {
 		want = append(want, fmt.Sprintf("%03d", i+1))
 	}
-	expect(t, direct, at(events), want...)
+	expect(t, direct, positionAt(events), want...)
 	if len(suffered) != 3 {
 		t.Errorf("faults suffered: %v, want all three kinds", suffered)
 	}
@@ -203,7 +203,7 @@ func TestServerStopsInTheMiddle(t *testing.T) {
 		eventually(t, "the store has found the server again", func() bool { return s.Pool().Ping(t.Context()) == nil })
 	}
 
-	err = s.Commit(t.Context(), driver.Step{Lease: a, From: driver.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.Commit(t.Context(), driver.Step{Lease: a, From: driver.Unset, To: positionAt(1)}, func(ctx context.Context, tx pgx.Tx) error {
 		err := put(ctx, tx, "1")
 		stop()
 		return errors.Join(err, put(ctx, tx, "2"))
@@ -215,7 +215,7 @@ func TestServerStopsInTheMiddle(t *testing.T) {
 	restart()
 	expect(t, s, driver.Unset)
 
-	err = s.Commit(t.Context(), driver.Step{Lease: a, From: driver.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.Commit(t.Context(), driver.Step{Lease: a, From: driver.Unset, To: positionAt(1)}, func(ctx context.Context, tx pgx.Tx) error {
 		err := put(ctx, tx, "1")
 		stop()
 		return err
@@ -226,10 +226,10 @@ func TestServerStopsInTheMiddle(t *testing.T) {
 	restart()
 	claim(t, s, a)
 	expect(t, s, driver.Unset)
-	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); err != nil {
+	if err := commit(t.Context(), s, a, driver.Unset, positionAt(1), "1"); err != nil {
 		t.Error(err)
 	}
-	expect(t, s, at(1), "1")
+	expect(t, s, positionAt(1), "1")
 }
 
 func TestSessionEnded(t *testing.T) {
@@ -242,7 +242,7 @@ func TestSessionEnded(t *testing.T) {
 		`SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(1)`,
 	} {
 		for _, swallow := range []bool{false, true} {
-			outage(t, s.Commit(t.Context(), driver.Step{Lease: a, From: driver.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+			outage(t, s.Commit(t.Context(), driver.Step{Lease: a, From: driver.Unset, To: positionAt(1)}, func(ctx context.Context, tx pgx.Tx) error {
 				_, err := tx.Exec(ctx, sql)
 				if err == nil {
 					t.Errorf("%s: no error", sql)
@@ -264,10 +264,10 @@ func TestIdleInTransaction(t *testing.T) {
 	createEffects(t, other)
 	a := lease("a", 1)
 	claim(t, other, a)
-	if err := commit(t.Context(), other, a, driver.Unset, at(1), "1"); err != nil {
+	if err := commit(t.Context(), other, a, driver.Unset, positionAt(1), "1"); err != nil {
 		t.Fatal(err)
 	}
-	outage(t, s.Commit(t.Context(), driver.Step{Lease: a, From: at(1), To: at(2)}, func(ctx context.Context, tx pgx.Tx) error {
+	outage(t, s.Commit(t.Context(), driver.Step{Lease: a, From: positionAt(1), To: positionAt(2)}, func(ctx context.Context, tx pgx.Tx) error {
 		if err := put(ctx, tx, "2"); err != nil {
 			return err
 		}
@@ -279,8 +279,8 @@ func TestIdleInTransaction(t *testing.T) {
 		})
 		return nil
 	}))
-	expect(t, other, at(1), "1")
-	if err := commit(t.Context(), s, a, at(1), at(2), "2"); err != nil {
+	expect(t, other, positionAt(1), "1")
+	if err := commit(t.Context(), s, a, positionAt(1), positionAt(2), "2"); err != nil {
 		t.Error(err)
 	}
 }
@@ -293,7 +293,7 @@ func TestDeadlock(t *testing.T) {
 	}
 	met := make(chan struct{}, 2)
 	transfer := func(l driver.Lease, first, second int) error {
-		return s.Commit(t.Context(), driver.Step{Lease: l, From: driver.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+		return s.Commit(t.Context(), driver.Step{Lease: l, From: driver.Unset, To: positionAt(1)}, func(ctx context.Context, tx pgx.Tx) error {
 			const sql = `UPDATE accounts SET n = n + 1 WHERE id = $1`
 			if _, err := tx.Exec(ctx, sql, first); err != nil {
 				return err

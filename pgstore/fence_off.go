@@ -23,5 +23,5 @@ func (s *Store) overrule(ctx context.Context, conn *pgx.Conn, lease *driver.Leas
 	if lease == nil {
 		return s.forcibly(ctx, conn, sql, args, dest)
 	}
-	return conn.QueryRow(ctx, s.sql.of(glimpseSQL), args[:4]...).Scan(dest...)
+	return conn.QueryRow(ctx, s.sql.text(glimpseSQL), args[:4]...).Scan(dest...)
 }

@@ -26,7 +26,7 @@ func (l *Leases) Groups(ctx context.Context, _ driver.Group) ([]driver.Group, er
 		return nil, fmt.Errorf("list groups: %w", err)
 	}
 	defer conn.Release()
-	rows, _ := conn.Query(ctx, l.sql.of(groupsSQL)) // CollectRows returns the error
+	rows, _ := conn.Query(ctx, l.sql.text(groupsSQL)) // CollectRows returns the error
 	groups, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (g driver.Group, err error) {
 		return g, row.Scan(&g.Namespace, &g.Topic, &g.Name)
 	})

@@ -27,7 +27,7 @@ func begun(t testing.TB) (*pgstore.Store, driver.Lease) {
 
 // first is the step that the tests take.
 func first(l driver.Lease) driver.Step {
-	return driver.Step{Lease: l, From: driver.Unset, To: at(1)}
+	return driver.Step{Lease: l, From: driver.Unset, To: positionAt(1)}
 }
 
 type handler func(ctx context.Context, tx pgx.Tx) error
@@ -113,7 +113,7 @@ func TestLeftOpen(t *testing.T) {
 			return err
 		},
 	} {
-		step := driver.Step{Lease: l, From: at(position), To: at(position + 1)}
+		step := driver.Step{Lease: l, From: positionAt(position), To: positionAt(position + 1)}
 		if position == 0 {
 			step.From = driver.Unset
 		}
@@ -122,7 +122,7 @@ func TestLeftOpen(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	expect(t, s, at(2))
+	expect(t, s, positionAt(2))
 }
 
 func TestDeferredConstraint(t *testing.T) {
@@ -172,7 +172,7 @@ func TestHandlerCannotCommit(t *testing.T) {
 		},
 	} {
 		refused := errors.New("undo this")
-		err := s.Commit(t.Context(), driver.Step{Lease: l, From: from, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+		err := s.Commit(t.Context(), driver.Step{Lease: l, From: from, To: positionAt(1)}, func(ctx context.Context, tx pgx.Tx) error {
 			if err := put(ctx, tx, name); err != nil {
 				return err
 			}
@@ -189,10 +189,10 @@ func TestHandlerCannotCommit(t *testing.T) {
 		}
 		expect(t, s, from)
 	}
-	if err := commit(t.Context(), s, l, from, at(1), "1"); err != nil {
+	if err := commit(t.Context(), s, l, from, positionAt(1), "1"); err != nil {
 		t.Error(err)
 	}
-	expect(t, s, at(1), "1")
+	expect(t, s, positionAt(1), "1")
 }
 
 // TestMoveChangesNoRow: a checkpoint that does not move, because the handler or a trigger has
@@ -262,7 +262,7 @@ func TestSavepoint(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	expect(t, s, at(1), "kept", "last")
+	expect(t, s, positionAt(1), "kept", "last")
 }
 
 func TestPanic(t *testing.T) {
@@ -280,10 +280,10 @@ func TestPanic(t *testing.T) {
 			panic("oops")
 		})
 	}()
-	if err := commit(t.Context(), s, l, driver.Unset, at(1), "after"); err != nil {
+	if err := commit(t.Context(), s, l, driver.Unset, positionAt(1), "after"); err != nil {
 		t.Error(err)
 	}
-	expect(t, s, at(1), "after")
+	expect(t, s, positionAt(1), "after")
 }
 
 // What counts is why the handler failed, not what it got over: a lock that it
@@ -490,7 +490,7 @@ func TestQueries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, s, at(1), "0", "1", "2", "3")
+	expect(t, s, positionAt(1), "0", "1", "2", "3")
 }
 
 // A handler's statements run under the session's own lock timeout, at READ

@@ -50,7 +50,7 @@ func InsertFunc(ctx context.Context, tx pgx.Tx, table string, columns []string, 
 		}
 		return row(i)
 	}}
-	taken, err := c.Into(ctx, tx)
+	taken, err := c.RunTx(ctx, tx)
 	failed, ofRow := errors.AsType[*postgres.RowFailed](err)
 	refused, named := errors.AsType[*postgres.CopyError](err)
 	switch {

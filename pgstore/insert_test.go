@@ -57,7 +57,7 @@ func TestInsert(t *testing.T) {
 		"a repeat among many":     {"app.strict", append(slices.Repeat([][]any{good}, 5000), []any{"2001-02-03", 7, "x"}, good), 5000},
 		"a foreign key":           {"app.pointing", [][]any{good, good}, -1}, // found out after the rows
 	} {
-		err = s.Commit(t.Context(), driver.Step{Lease: l, From: at(1), To: at(2)}, func(ctx context.Context, tx pgx.Tx) error {
+		err = s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(1), To: positionAt(2)}, func(ctx context.Context, tx pgx.Tx) error {
 			return pgstore.Insert(ctx, tx, c.table, columns, c.rows)
 		})
 		if !blames(err) || !strings.Contains(err.Error(), c.table) {
@@ -71,7 +71,7 @@ func TestInsert(t *testing.T) {
 			t.Errorf("%s: the error blames row %d, want %d: %v", name, row, c.row, err)
 		}
 	}
-	err = s.Commit(t.Context(), driver.Step{Lease: l, From: at(1), To: at(2)}, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(1), To: positionAt(2)}, func(ctx context.Context, tx pgx.Tx) error {
 		return pgstore.Insert(ctx, tx, "app.none", columns, [][]any{good})
 	})
 	if failed, _ := errors.AsType[*driver.HandlerError](err); failed == nil || len(failed.Statements) != 1 || !strings.Contains(failed.Statements[0], `"none"`) {

@@ -60,7 +60,7 @@ func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, own
 	defer conn.Release()
 	lease := driver.Lease{Group: group, Partition: partition, Owner: owner}
 	args := []any{group.Namespace, group.Topic, group.Name, partition, owner, above, ttl.Microseconds()}
-	_, err = once(ctx, conn.Conn(), l.limits, l.sql.of(acquireSQL), args, &lease.Epoch, &lease.Began)
+	_, err = once(ctx, conn.Conn(), l.limits, l.sql.text(acquireSQL), args, &lease.Epoch, &lease.Began)
 	if err == nil {
 		return lease, nil
 	}
@@ -72,7 +72,7 @@ func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, own
 	}
 	var holder string
 	var seconds float64
-	err = conn.QueryRow(ctx, l.sql.of(holderSQL), group.Namespace, group.Topic, group.Name, partition).Scan(&holder, &seconds)
+	err = conn.QueryRow(ctx, l.sql.text(holderSQL), group.Namespace, group.Topic, group.Name, partition).Scan(&holder, &seconds)
 	if err != nil {
 		return driver.Lease{}, fmt.Errorf("read holder of partition %s: %w", partition, err)
 	}
@@ -81,7 +81,7 @@ func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, own
 }
 
 func (l *Leases) renewFuture(ctx context.Context, conn *pgx.Conn, group driver.Group) error {
-	_, err := once(ctx, conn, l.limits, l.sql.of(futureSQL), []any{group.Namespace, group.Topic, group.Name})
+	_, err := once(ctx, conn, l.limits, l.sql.text(futureSQL), []any{group.Namespace, group.Topic, group.Name})
 	return err
 }
 
@@ -144,7 +144,7 @@ func (l *Leases) RenewAll(ctx context.Context, leases []driver.Lease, ttl time.D
 	}
 	defer conn.Release()
 	args := []any{group.Namespace, group.Topic, group.Name, partitions, owner, epochs, ttl.Microseconds()}
-	tag, err := once(ctx, conn.Conn(), l.limits, l.sql.of(renewAllSQL), args)
+	tag, err := once(ctx, conn.Conn(), l.limits, l.sql.text(renewAllSQL), args)
 	if err == nil && tag.RowsAffected() != int64(len(leases)) {
 		err = fmt.Errorf("%d of them are locked or not %s's any more", int64(len(leases))-tag.RowsAffected(), owner)
 	}
@@ -173,7 +173,7 @@ func (l *Leases) exec(ctx context.Context, sql string, lease driver.Lease, args 
 		return false, err
 	}
 	defer conn.Release()
-	tag, err := once(ctx, conn.Conn(), l.limits, l.sql.of(sql), append(leaseArgs(lease), args...))
+	tag, err := once(ctx, conn.Conn(), l.limits, l.sql.text(sql), append(leaseArgs(lease), args...))
 	return tag.RowsAffected() == 1, err
 }
 
@@ -210,7 +210,7 @@ func (l *Leases) List(ctx context.Context, group driver.Group) ([]driver.LeaseIn
 
 // list also reports whether a lease was renewed in the future.
 func (l *Leases) list(ctx context.Context, conn *pgx.Conn, group driver.Group) (list []driver.LeaseInfo, future bool, err error) {
-	rows, _ := conn.Query(ctx, l.sql.of(leasesSQL), group.Namespace, group.Topic, group.Name) // CollectRows returns the error
+	rows, _ := conn.Query(ctx, l.sql.text(leasesSQL), group.Namespace, group.Topic, group.Name) // CollectRows returns the error
 	list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (driver.LeaseInfo, error) {
 		info := driver.LeaseInfo{Lease: driver.Lease{Group: group}}
 		var seconds float64

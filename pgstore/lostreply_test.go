@@ -22,11 +22,11 @@ func TestLostReplyInEachMode(t *testing.T) {
 		for i, fault := range []commitproxy.Fault{commitproxy.LoseReply, commitproxy.CutBefore} {
 			p := claim(t, s, a)
 			proxy.Next(fault)
-			err := commit(t.Context(), s, a, p.Position, at(int64(10+i)), "x")
+			err := commit(t.Context(), s, a, p.Position, positionAt(int64(10+i)), "x")
 			if !errors.Is(err, driver.ErrUnknown) {
 				t.Errorf("%s, fault %d: %v, want ErrUnknown", mode, fault, err)
 			}
 		}
-		expect(t, direct, at(10), "x")
+		expect(t, direct, positionAt(10), "x")
 	}
 }

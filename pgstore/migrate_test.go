@@ -128,10 +128,10 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
-// beside returns a store over tables that a binary of an earlier version has
+// openOld returns a store over tables that a binary of an earlier version has
 // made, with a checkpoint of a group at 9, and what executes such a binary's
 // statements.
-func beside(t *testing.T, version int) (s *Store, group driver.Group, asOld func(statement string)) {
+func openOld(t *testing.T, version int) (s *Store, group driver.Group, asOld func(statement string)) {
 	t.Helper()
 	url := pgtest.Database(t)
 	old := connect(t, url)
@@ -158,7 +158,7 @@ VALUES ('ns', 'flights', 'g', '0', 'i', 9, 'a', 1, now())`)
 // such a binary may go on beside this one: it claims and moves checkpoints
 // without knowledge of what is done after them, which then must not count.
 func TestBesideVersion1(t *testing.T) {
-	s, group, asOld := beside(t, 1)
+	s, group, asOld := openOld(t, 1)
 	for i, c := range []struct{ what, statement string }{
 		{"claimed", `UPDATE sluice_checkpoints SET owner = 'old', epoch = epoch + 1, claims = claims + 1`},
 		{"claimed and moved", `UPDATE sluice_checkpoints SET owner = 'old', epoch = epoch + 1, claims = 1, sequence_number = sequence_number + 3`},
@@ -188,7 +188,7 @@ func TestBesideVersion1(t *testing.T) {
 // was seen: that stays while it moves checkpoints, and does not count where it
 // has set one back.
 func TestBesideVersion2(t *testing.T) {
-	s, group, asOld := beside(t, 2)
+	s, group, asOld := openOld(t, 2)
 	steps := func(what string, want ...int64) {
 		t.Helper()
 		list, err := s.ReadDedup(t.Context(), group, "0")
@@ -318,7 +318,7 @@ func TestEncoding(t *testing.T) {
 
 // Dead letters that a binary of version 4 has stored, or stores beside this one, are not copied yet.
 func TestCopiesBesideVersion4(t *testing.T) {
-	s, group, asOld := beside(t, 4)
+	s, group, asOld := openOld(t, 4)
 	park := func(sequence int) {
 		asOld(fmt.Sprintf(`INSERT INTO sluice_dead_letters (namespace, topic, consumer_group, incarnation, partition, sequence_number, failed_at, error, attempts, status, has_body)
 VALUES ('ns', 'flights', 'g', 'i', '0', %d, now(), 'no', 1, 'dead', false)`, sequence))

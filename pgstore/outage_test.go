@@ -79,8 +79,8 @@ func (r *running) reported(words ...string) bool {
 	})
 }
 
-// within fails the test if it takes longer until ok.
-func (r *running) within(limit time.Duration, what string, ok func() bool) {
+// await fails the test if it takes longer until ok.
+func (r *running) await(limit time.Duration, what string, ok func() bool) {
 	r.t.Helper()
 	began := time.Now()
 	eventually(r.t, what, ok)
@@ -143,7 +143,7 @@ func TestBrokenForEveryEvent(t *testing.T) {
 			eventually(t, "all good events are committed", func() bool { return r.count(`SELECT count(*) FROM rows`) == 100 })
 			r.exec(c.hurt)
 			r.send(200)
-			r.within(10*time.Second, "it is reported", func() bool { return r.reported(c.report...) })
+			r.await(10*time.Second, "it is reported", func() bool { return r.reported(c.report...) })
 			r.mu.Lock()
 			before := len(r.seen)
 			r.mu.Unlock()
@@ -152,7 +152,7 @@ func TestBrokenForEveryEvent(t *testing.T) {
 				t.Errorf("%d dead letters", n)
 			}
 			r.exec(c.mend)
-			r.within(10*time.Second, "the partition moves", func() bool { return r.count(`SELECT count(*) FROM rows`) > 100 })
+			r.await(10*time.Second, "the partition moves", func() bool { return r.count(`SELECT count(*) FROM rows`) > 100 })
 			eventually(t, "all events are committed", func() bool { return r.count(`SELECT count(*) FROM rows`) == 300 })
 			if n := len(r.deadLetters()); n != 0 {
 				t.Errorf("%d dead letters", n)

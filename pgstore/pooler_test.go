@@ -76,7 +76,7 @@ func TestPasswordOfEachConnection(t *testing.T) {
 		}
 		return *token.Load(), nil
 	}}
-	s := open(t, as(t, url, "entra"), cfg)
+	s := open(t, withUser(t, url, "entra"), cfg)
 	lost := func() {
 		exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'entra'")
 		s.Pool().Reset()
@@ -105,8 +105,8 @@ func TestPasswordOfEachConnection(t *testing.T) {
 	}
 }
 
-// as replaces the user of a URL, without a password.
-func as(t *testing.T, url, user string) string {
+// withUser replaces the user of a URL, without a password.
+func withUser(t *testing.T, url, user string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(url, "@")
 	if !ok {

@@ -34,7 +34,7 @@ func TestRoundTrips(t *testing.T) {
 	step := func(what string, want int64, todo driver.Step, fn func(context.Context, pgx.Tx) error) {
 		t.Helper()
 		for n := range 2 { // the first one prepares the statements
-			todo.Lease, todo.From, todo.To = l, from, at(max(from.Sequence, -1)+1)
+			todo.Lease, todo.From, todo.To = l, from, positionAt(max(from.Sequence, -1)+1)
 			if todo.Redriven != nil {
 				todo.Redriven = []int64{marked(t, s, todo.To.Sequence)}
 			}

@@ -32,7 +32,7 @@ func (s *Store) seize(ctx context.Context, lease *driver.Lease, sql string, args
 		return err
 	}
 	defer conn.Release()
-	_, err = once(ctx, conn.Conn(), limits{s.lockTimeout(ctx), s.cfg.LeaseFor}, s.sql.of(sql), args, dest...)
+	_, err = once(ctx, conn.Conn(), limits{s.lockTimeout(ctx), s.cfg.LeaseFor}, s.sql.text(sql), args, dest...)
 	if !lockTimedOut(err) {
 		return err
 	}
@@ -49,7 +49,7 @@ func (s *Store) seize(ctx context.Context, lease *driver.Lease, sql string, args
 			return &driver.FencedError{Partition: lease.Partition, Epoch: w.Epoch, Owner: w.Owner}
 		}
 	}
-	return s.overrule(ctx, conn.Conn(), lease, s.sql.of(sql), args, dest)
+	return s.overrule(ctx, conn.Conn(), lease, s.sql.text(sql), args, dest)
 }
 
 // lockTimeout returns how long a statement waits for a row before the session that holds it is

@@ -40,8 +40,8 @@ func swallow(t testing.TB, proxy *commitproxy.Proxy, text string) {
 	})
 }
 
-// within stops the test if fn takes longer than a silent round trip may, and returns its error.
-func within(t testing.TB, what string, fn func() error) error {
+// bounded stops the test if fn takes longer than a silent round trip may, and returns its error.
+func bounded(t testing.TB, what string, fn func() error) error {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- fn() }()
@@ -83,24 +83,24 @@ func TestSilentConnection(t *testing.T) {
 			if handler == nil {
 				handler = func(ctx context.Context, tx pgx.Tx) error { return put(ctx, tx, "1") }
 			}
-			err := within(t, "a step whose connection is silent", func() error {
-				return s.Commit(t.Context(), driver.Step{Lease: a, From: driver.Unset, To: at(1)}, handler)
+			err := bounded(t, "a step whose connection is silent", func() error {
+				return s.Commit(t.Context(), driver.Step{Lease: a, From: driver.Unset, To: positionAt(1)}, handler)
 			})
 			if err == nil || blames(err) || errors.Is(err, driver.ErrFenced) || errors.Is(err, driver.ErrUnknown) != c.unknown {
 				t.Errorf("a step whose connection is silent: %v; want an outage, unknown: %v", err, c.unknown)
 			}
 			proxy.Intercept(nil)
 			// The only connection of the pool is the silent one.
-			within(t, "the next claim and commit", func() error {
+			bounded(t, "the next claim and commit", func() error {
 				for t.Context().Err() == nil { // a busy machine may need longer than a short lease allows
 					p, err := s.Claim(t.Context(), a, "1")
-					if err == nil && p.Position == at(2) || err == nil && commit(t.Context(), s, a, p.Position, at(2), "2") == nil {
+					if err == nil && p.Position == positionAt(2) || err == nil && commit(t.Context(), s, a, p.Position, positionAt(2), "2") == nil {
 						break
 					}
 				}
 				return nil
 			})
-			expect(t, direct, at(2), "2")
+			expect(t, direct, positionAt(2), "2")
 		})
 	}
 }
@@ -115,9 +115,9 @@ func TestSilentPool(t *testing.T) {
 	claim(t, s, a)
 	proxy.Stall()
 	for range 3 {
-		outage(t, within(t, "commit", func() error { return commit(t.Context(), s, a, driver.Unset, at(1), "1") }))
+		outage(t, bounded(t, "commit", func() error { return commit(t.Context(), s, a, driver.Unset, positionAt(1), "1") }))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		outage(t, within(t, "renew", func() error { return s.Leases().Renew(ctx, a, time.Second) }))
+		outage(t, bounded(t, "renew", func() error { return s.Leases().Renew(ctx, a, time.Second) }))
 		cancel()
 	}
 	proxy.Resume()

@@ -25,7 +25,7 @@ func TestStandby(t *testing.T) {
 	standby := primary.NewStandby(t)
 
 	for name, call := range map[string]func() error{
-		"commit": func() error { return commit(t.Context(), s, a, driver.Unset, at(1), "1") },
+		"commit": func() error { return commit(t.Context(), s, a, driver.Unset, positionAt(1), "1") },
 		"renew":  func() error { _, err := s.Leases().Acquire(t.Context(), group, "0", "a", 0, 0); return err },
 	} {
 		proxy.Retarget(standby.Addr())
@@ -39,5 +39,5 @@ func TestStandby(t *testing.T) {
 			t.Errorf("%s on the connections to a standby, after the address moved to the primary: %v", name, err)
 		}
 	}
-	expect(t, direct, at(1), "1")
+	expect(t, direct, positionAt(1), "1")
 }

@@ -18,7 +18,7 @@ func newStatements(schema string) *statements {
 	return &statements{schema: pgx.Identifier{schema}.Sanitize() + "."}
 }
 
-func (t *statements) of(sql string) string {
+func (t *statements) text(sql string) string {
 	if text, ok := t.done.Load(sql); ok {
 		return text.(string)
 	}

@@ -20,7 +20,7 @@ func lease(owner string, epoch int64) driver.Lease {
 	return driver.Lease{Group: group, Partition: "0", Owner: owner, Epoch: epoch}
 }
 
-func at(sequence int64) driver.Position { return driver.Position{Sequence: sequence} }
+func positionAt(sequence int64) driver.Position { return driver.Position{Sequence: sequence} }
 
 func claim(t testing.TB, s *pgstore.Store, l driver.Lease) driver.Checkpoint {
 	t.Helper()

@@ -55,10 +55,10 @@ type scope struct {
 
 // watch records what a handler does with the transaction.
 type watch struct {
-	conn   *pgconn.PgConn
-	ended  atomic.Bool     // the connection was given to the handler, and has ended the transaction
-	over   atomic.Bool     // the handler has returned
-	failed *pgconn.PgError // the last error, without those that follow from it
+	conn     *pgconn.PgConn
+	ended    atomic.Bool     // the connection was given to the handler, and has ended the transaction
+	returned atomic.Bool     // the handler has returned
+	failed   *pgconn.PgError // the last error, without those that follow from it
 	// texts has for each error the statement that failed so, or those of which one did; of many
 	// errors, which a handler has got over by savepoints, the first.
 	texts  map[*pgconn.PgError][]string
@@ -79,7 +79,7 @@ const mostFailures = 256
 func (w *watch) note(err error, texts ...string) error {
 	var e *pgconn.PgError
 	switch {
-	case w.over.Load():
+	case w.returned.Load():
 	case err == nil:
 		for _, text := range texts {
 			w.ran.Note(text)
@@ -120,7 +120,7 @@ func (w *watch) refused(err error, aborted bool) (*pgconn.PgError, []string) {
 	}
 	shapes := make([]string, len(texts))
 	for i, text := range texts {
-		shapes[i] = sqlshape.Of(text)
+		shapes[i] = sqlshape.Words(text)
 	}
 	slices.Sort(shapes)
 	return e, slices.Compact(shapes)
@@ -129,7 +129,7 @@ func (w *watch) refused(err error, aborted bool) (*pgconn.PgError, []string) {
 // admit refuses statements after the handler's end, and those that would end
 // the transaction.
 func (w *watch) admit(sql string) error {
-	if w.over.Load() {
+	if w.returned.Load() {
 		return pgx.ErrTxClosed
 	}
 	if words := postgres.Ending(w.conn, sql); words != "" {
@@ -140,7 +140,7 @@ func (w *watch) admit(sql string) error {
 
 // finish ends the handler's use of the transaction.
 func (w *watch) finish() {
-	w.over.Store(true)
+	w.returned.Store(true)
 	if w.open != nil {
 		w.open.close()
 	}
@@ -153,7 +153,7 @@ func (w *watch) finish() {
 // the server's messages are watched from then on: an aborted transaction cannot be asked which one
 // it is.
 func (s *scope) Conn() *pgx.Conn {
-	if !s.watch.over.Load() {
+	if !s.watch.returned.Load() {
 		s.watch.ran.Note(sqlshape.Unseen)
 		s.watch.conn.Frontend().Trace(endings{s.watch}, pgproto3.TracerOptions{SuppressTimestamps: true})
 	}

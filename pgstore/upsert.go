@@ -28,7 +28,7 @@ func Upsert(ctx context.Context, tx pgx.Tx, table string, columns []string, rows
 	w, err := keyed.New(table, columns, rows, k)
 	if err == nil && len(rows) > 0 {
 		u := postgres.Upsert{Table: strings.Split(table, "."), Write: w}
-		err = u.Into(ctx, tx)
+		err = u.RunTx(ctx, tx)
 	}
 	if refused, named := errors.AsType[*keyed.RowError](err); named {
 		err = &RowError{Row: refused.Row, Err: refused.Err}

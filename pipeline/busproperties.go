@@ -19,7 +19,7 @@ func (b *busProperties) keys(t *messageTarget) strictyaml.Keys {
 	from := func(name string, typ columnType) func(strictyaml.Node) {
 		return func(n strictyaml.Node) {
 			if origin, ok := readOrigin(n); ok {
-				b.columns = append(b.columns, column{name: name, at: n, from: origin, typ: typ})
+				b.columns = append(b.columns, column{name: name, node: n, origin: origin, typ: typ})
 				t.compile()
 			}
 		}

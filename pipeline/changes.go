@@ -72,7 +72,7 @@ func (t *tableTarget) change(events []*sluice.Event, g guards, write func(*run) 
 		case failed != nil:
 			return failed
 		case err != nil:
-			rejected = append(rejected, &driver.EventError{Index: i, Err: driver.Reject(t.mapping.proof.of(err))})
+			rejected = append(rejected, &driver.EventError{Index: i, Err: driver.Reject(t.mapping.proof.record(err))})
 		}
 	}
 	if rejected != nil {
@@ -117,13 +117,13 @@ func (t *tableTarget) changesOf(e *sluice.Event, index int, g guards, picked []j
 	} else {
 		err = add()
 	}
-	return errors.Join(err, m.proof.of(nil))
+	return errors.Join(err, m.proof.record(nil))
 }
 
 // walks reports whether an event has a change for each element of an array. A delete has, if what
 // it needs is of an element.
 func (t *tableTarget) walks(deleted bool) bool {
-	of := func(c column) bool { return !deleted || t.key.has(c.name) && c.from.inElement() }
+	of := func(c column) bool { return !deleted || t.key.has(c.name) && c.origin.inElement() }
 	return t.mapping.array != nil && slices.ContainsFunc(t.mapping.columns, of)
 }
 

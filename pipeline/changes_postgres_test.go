@@ -21,7 +21,7 @@ type columnChange struct {
 }
 
 // When a column changes.
-const before, between, inside = "before the first batch", "between batches", "in a batch, before its rows"
+const beforeFirst, betweenBatches, inside = "before the first batch", "between batches", "in a batch, before its rows"
 
 // The type of a column changes before, between and during batches. What is stored is the value, or
 // no batch is committed until the column fits again; each change is reported, and no event is
@@ -38,7 +38,7 @@ func TestPostgresColumnChanges(t *testing.T) {
 		{"text", "date", "text", `"2026-07-08"`, "2026-07-08"},
 		{"bytea", "text", "bytes", `"YQ=="`, ""},
 	} {
-		for _, when := range []string{before, between, inside} {
+		for _, when := range []string{beforeFirst, betweenBatches, inside} {
 			t.Run(c.from+" to "+c.to+" "+when, func(t *testing.T) {
 				t.Parallel()
 				c.test(t, when)
@@ -86,7 +86,7 @@ func (c columnChange) test(t *testing.T, when string) {
 	}
 	alter := func() { exec("DELETE FROM changing; ALTER TABLE changing ALTER c TYPE " + c.to + " USING NULL") }
 	var first func()
-	if when != before {
+	if when != beforeFirst {
 		if err := batch(nil); err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func (c columnChange) test(t *testing.T, when string) {
 	}
 	waits := func(err error, what string) { t.Helper(); ofTheTable(t, err, what) }
 	err = batch(first)
-	if when != before {
+	if when != beforeFirst {
 		waits(err, "column c has changed from "+c.from+" to "+c.to)
 		err = batch(nil)
 	}

@@ -125,11 +125,11 @@ func alter(t *testing.T, db *sql.DB, statements string) {
 
 // alteration is a change of a table (id, c), by statements that an administrator runs.
 type alteration struct {
-	from string // the type of c
-	typ  columnType
-	json string
-	sql  string
-	says string // matches the first error after it
+	oldType string // the type of c
+	typ     columnType
+	json    string
+	sql     string
+	says    string // matches the first error after it
 	// waits matches the error until back was run; empty: there is none.
 	waits, back string
 	want        string // the value in the end
@@ -165,7 +165,7 @@ func (a alteration) test(t *testing.T, w *typeWorld, table string, keyed, inside
 	for _, text := range []*string{&a.sql, &a.says, &a.waits, &a.back} {
 		*text = strings.ReplaceAll(*text, "changing", table)
 	}
-	mustExec(t, w.db, "CREATE TABLE "+table+" (id int NOT NULL PRIMARY KEY, c "+a.from+")"+w.dialect.options)
+	mustExec(t, w.db, "CREATE TABLE "+table+" (id int NOT NULL PRIMARY KEY, c "+a.oldType+")"+w.dialect.options)
 	tg := &tableTarget{table: table, rowTarget: rowTarget{dialect: w.dialect,
 		mapping: mappingOf(t, fmt.Sprintf("id: {from: body.id, type: integer}\nc: {from: body.v, type: %s}", a.typ))}}
 	if keyed {

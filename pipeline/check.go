@@ -38,7 +38,7 @@ func (p *Pipeline) Checks() []Check {
 	}
 	if p.AtLeastOnce() {
 		for _, r := range p.routing.routes {
-			list = append(list, Check{"target", func(ctx context.Context) error { return p.problem(r.place, r.to.check(ctx, emptyCatalog{})) }})
+			list = append(list, Check{"target", func(ctx context.Context) error { return p.problem(r.place, r.target.check(ctx, emptyCatalog{})) }})
 		}
 	}
 	if p.copies != nil {
@@ -96,7 +96,7 @@ func (p *Pipeline) checkDatabase(ctx context.Context) error {
 	}
 	var errs []error
 	for _, r := range p.routing.routes {
-		errs = append(errs, p.problem(r.place, r.to.check(ctx, c)))
+		errs = append(errs, p.problem(r.place, r.target.check(ctx, c)))
 	}
 	return errors.Join(errs...)
 }

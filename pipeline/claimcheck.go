@@ -109,5 +109,5 @@ func (b *bodyReader) deliveredEvent(ctx context.Context, e *sluice.Event) (*slui
 	if errors.Is(err, memory.ErrBusy) || err != nil && ctx.Err() != nil {
 		return nil, err // about memory, or the end: not about the body
 	}
-	return whole, b.proof.of(err)
+	return whole, b.proof.record(err)
 }

@@ -14,8 +14,8 @@ import (
 // column is one value of a mapping.
 type column struct {
 	name     string
-	at       strictyaml.Node
-	from     origin
+	node     strictyaml.Node
+	origin   origin
 	typ      columnType
 	notation *notation // nil: the type's own
 	required bool
@@ -29,8 +29,8 @@ const maxColumns = 1600
 func readColumns(n strictyaml.Node) []column {
 	columns := readElementColumns(n)
 	for _, c := range columns {
-		if c.from.inElement() {
-			c.at.Fail("%s: only columns of an insert with the key each can be of an element", c.from)
+		if c.origin.inElement() {
+			c.node.Fail("%s: only columns of an insert with the key each can be of an element", c.origin)
 		}
 	}
 	return columns
@@ -40,7 +40,7 @@ func readColumns(n strictyaml.Node) []column {
 func readElementColumns(n strictyaml.Node) []column {
 	var columns []column
 	n.Each(func(name string, n strictyaml.Node) {
-		c := column{name: name, at: n}
+		c := column{name: name, node: n}
 		if err := checkName(name); err != nil {
 			n.Fail("%w", err)
 		}
@@ -67,7 +67,7 @@ func (c *column) read(n strictyaml.Node) bool {
 		if !c.readFrom(n) {
 			return false
 		}
-		c.typ, c.required = columnTypes[c.from.field][0], !c.from.optional()
+		c.typ, c.required = columnTypes[c.origin.field][0], !c.origin.optional()
 		return true
 	}
 	var typ string
@@ -84,18 +84,18 @@ func (c *column) read(n strictyaml.Node) bool {
 	if !ok {
 		return false
 	}
-	types := columnTypes[c.from.field]
+	types := columnTypes[c.origin.field]
 	c.typ = cmp.Or(columnType(typ), types[0])
 	if !slices.Contains(types, c.typ) {
-		return n.Fail("%s can't become %s: write one of %s", c.from, c.typ, joined(types))
+		return n.Fail("%s can't become %s: write one of %s", c.origin, c.typ, joined(types))
 	}
-	if c.from.field == fieldBody && c.typ == typeJSON { // the empty path, which is checked to be JSON
-		c.from = origin{field: fieldPath}
+	if c.origin.field == fieldBody && c.typ == typeJSON { // the empty path, which is checked to be JSON
+		c.origin = origin{field: fieldPath}
 	}
 	if !c.readNotation(format, zone) {
 		return false
 	}
-	c.required = !c.from.optional() && fallback == nil
+	c.required = !c.origin.optional() && fallback == nil
 	if hasRequired {
 		c.required = required
 	}
@@ -117,7 +117,7 @@ func (c *column) readFrom(n strictyaml.Node) bool {
 	if err != nil {
 		return n.Fail("%w", err)
 	}
-	c.from = from
+	c.origin = from
 	return true
 }
 
@@ -145,16 +145,16 @@ func (c *column) readDefault(n strictyaml.Node) bool {
 func (c *column) cell(e *sluice.Event, picked []jsonpick.Value, raw bool) (cell, error) {
 	// The common columns, without an allocation for a scalar.
 	switch {
-	case c.from.field == fieldSequence && c.typ == typeBigint:
+	case c.origin.field == fieldSequence && c.typ == typeBigint:
 		return cell{kind: cellInteger, integer: e.Sequence}, nil
-	case c.from.field == fieldPartition && c.typ == typeText:
+	case c.origin.field == fieldPartition && c.typ == typeText:
 		return ownText(e.Partition), nil
-	case c.from.field == fieldEnqueued && c.typ == typeTimestamp && !e.Enqueued.IsZero() && !e.Enqueued.After(latestTime):
+	case c.origin.field == fieldEnqueued && c.typ == typeTimestamp && !e.Enqueued.IsZero() && !e.Enqueued.After(latestTime):
 		return cell{kind: cellTime, time: e.Enqueued.UTC()}, nil
-	case (c.from.field == fieldPath || c.from.field == fieldElement) && c.typ == typeJSON && picked[c.from.slot].Kind > jsonpick.Null:
-		return sharedText(picked[c.from.slot].Raw), nil
+	case (c.origin.field == fieldPath || c.origin.field == fieldElement) && c.typ == typeJSON && picked[c.origin.slot].Kind > jsonpick.Null:
+		return sharedText(picked[c.origin.slot].Raw), nil
 	}
-	v, err := c.from.scalar(e, picked)
+	v, err := c.origin.scalar(e, picked)
 	if err != nil {
 		return cell{}, err
 	}
@@ -183,7 +183,7 @@ func (c *column) cell(e *sluice.Event, picked []jsonpick.Value, raw bool) (cell,
 // which are not base64 because they happen to be text. A format is that of their text.
 func (c *column) raw(e *sluice.Event, v scalar) scalar {
 	switch {
-	case c.from.field == fieldBody && e.Body == nil:
+	case c.origin.field == fieldBody && e.Body == nil:
 		return scalar{kind: null}
 	case c.typ != typeBytes || !v.sent:
 	case c.notation != nil && v.kind == binary:

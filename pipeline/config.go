@@ -34,10 +34,10 @@ const (
 // reader reads a pipeline, and has what only reading needs.
 type reader struct {
 	*Pipeline
-	stage  bool        // of a file with stages
-	shared connections // what all stages share, or else the source's: the defaults of source and target
-	from   string      // the hub or topic that a stage of another file reads, which feeds this one
-	logs   severalLogs
+	stage    bool        // of a file with stages
+	shared   connections // what all stages share, or else the source's: the defaults of source and target
+	upstream string      // the hub or topic that a stage of another file reads, which feeds this one
+	logs     severalLogs
 	// matched has the topics of patterns, and clusters those that were read already, by their
 	// places.
 	matched  map[strictyaml.Place][]string
@@ -108,8 +108,8 @@ func (r *reader) read(n strictyaml.Node, shared sharedKeys) {
 	r.checkMemoryLimit()
 	if memory != nil {
 		r.readRollup(*memory)
-		if r.logs.at != nil {
-			r.logs.at.Fail("goes with no memory: statistics are those of one topic or hub: write a stage for each")
+		if r.logs.node != nil {
+			r.logs.node.Fail("goes with no memory: statistics are those of one topic or hub: write a stage for each")
 		}
 	}
 	if r.given.copyTo != nil { // after source

@@ -97,10 +97,10 @@ func (p *Pipeline) Connections() Connections {
 	}
 	routes := p.routing.routes
 	if p.copies != nil {
-		routes = append(slices.Clone(routes), route{to: p.copies.to})
+		routes = append(slices.Clone(routes), route{target: p.copies.target})
 	}
 	for _, r := range routes {
-		switch t := r.to.(type) {
+		switch t := r.target.(type) {
 		case *cosmosTarget:
 			c.Cosmos = cmp.Or(c.Cosmos, &CosmosConnection{t.endpoint, t.database, t.container, t.key})
 		case *httpTarget:

@@ -65,7 +65,7 @@ func TestAStageThatFailsEndsAllInGoodOrder(t *testing.T) {
 		var first, second atomic.Int64
 		var all Consumers
 		all.Add("sound", stageOf(t, hub, &first))
-		all.Add("refused", stageOf(t, &late{Source: refusing{hub}, until: time.Now().Add(5 * time.Second)}, &second))
+		all.Add("refused", stageOf(t, &late{Source: refusing{hub}, end: time.Now().Add(5 * time.Second)}, &second))
 		err := all.Run(t.Context())
 		if err == nil || !strings.HasPrefix(err.Error(), "stage refused: describe topic: ") || !errors.Is(err, sluice.ErrRefused) {
 			t.Errorf("got %v", err)
@@ -79,12 +79,12 @@ func TestAStageThatFailsEndsAllInGoodOrder(t *testing.T) {
 // late is a source that doesn't answer at first.
 type late struct {
 	driver.Source
-	until time.Time
+	end time.Time
 }
 
 func (l *late) Describe(ctx context.Context) (sluice.Topic, error) {
 	select {
-	case <-time.After(time.Until(l.until)):
+	case <-time.After(time.Until(l.end)):
 		return l.Source.Describe(ctx)
 	case <-ctx.Done():
 		return sluice.Topic{}, ctx.Err()

@@ -14,7 +14,7 @@ import (
 // copyTarget is where dead letters are copied to.
 type copyTarget struct {
 	place   strictyaml.Place
-	to      target // an endpoint, or a destination of messages
+	target  target // an endpoint, or a destination of messages
 	redrive string // the command to which the id of a dead letter is added
 }
 
@@ -26,22 +26,22 @@ func (r *reader) readCopyTo(n strictyaml.Node) {
 	ok := n.Object(strictyaml.Keys{
 		"servicebus": func(n strictyaml.Node) {
 			e := &serviceBusEntity{}
-			t.to = &messageTarget{destination: e}
+			t.target = &messageTarget{destination: e}
 			e.readEntity(n, strictyaml.Keys{})
 		},
 		"eventhub": func(n strictyaml.Node) {
 			h := &hub{}
-			t.to = &messageTarget{destination: h}
+			t.target = &messageTarget{destination: h}
 			r.readTargetHub(n, h, strictyaml.Keys{})
 		},
 		"kafka": func(n strictyaml.Node) {
 			topic := &topicTarget{}
-			t.to = &messageTarget{destination: topic}
+			t.target = &messageTarget{destination: topic}
 			r.readTargetTopic(n, topic, strictyaml.Keys{})
 		},
 		"http": func(n strictyaml.Node) {
 			post := &httpTarget{}
-			t.to = post
+			t.target = post
 			post.read(n, strictyaml.Keys{})
 		},
 	})
@@ -63,7 +63,7 @@ const plainInShell = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 // open returns the function that copies, whose connections parts closes. It does not connect: the
 // target may be down for now.
 func (t *copyTarget) open(parts *Parts) (func(context.Context, []sluice.DeadLetter) error, error) {
-	if post, ok := t.to.(*httpTarget); ok {
+	if post, ok := t.target.(*httpTarget); ok {
 		sink, err := post.open()
 		if err != nil {
 			return nil, err
@@ -71,7 +71,7 @@ func (t *copyTarget) open(parts *Parts) (func(context.Context, []sluice.DeadLett
 		parts.onClose(sink.Close)
 		return sluice.CopyTo(sink, webhook.DeadLetterMessages(t.redrive)), nil
 	}
-	out, err := t.to.(*messageTarget).transport()
+	out, err := t.target.(*messageTarget).transport()
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (t *copyTarget) open(parts *Parts) (func(context.Context, []sluice.DeadLett
 
 // checkCopies checks the target of copies.
 func (p *Pipeline) checkCopies(ctx context.Context) error {
-	if err := p.copies.to.check(ctx, nil); err != nil {
+	if err := p.copies.target.check(ctx, nil); err != nil {
 		return p.problem(p.copies.place, fmt.Errorf("copies of dead letters: %w", err))
 	}
 	return nil

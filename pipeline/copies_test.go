@@ -164,7 +164,7 @@ func TestCopiesOfDeadLetters(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := p.copies.to.check(t.Context(), nil); err != nil {
+			if err := p.copies.target.check(t.Context(), nil); err != nil {
 				t.Errorf("check: %v", err)
 			}
 			if n := len(p.Connections().HTTP); (n == 1) != (name == "http") {

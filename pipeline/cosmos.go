@@ -45,7 +45,7 @@ type cosmosTarget struct {
 
 // timeToLive is after how many seconds documents expire: a constant, or a value of the event.
 type timeToLive struct {
-	at       *strictyaml.Node // nil: none is given
+	node     *strictyaml.Node // nil: none is given
 	constant time.Duration
 	part     keyPart
 }
@@ -53,7 +53,7 @@ type timeToLive struct {
 // keyPart is a component of the partition key. If property is set, the value is not
 // in the body, and is added to the document under that name.
 type keyPart struct {
-	from     origin
+	origin   origin
 	property string
 	slot     int // the index of the body's value under that name among those picked
 }
@@ -128,7 +128,7 @@ func readCosmos(n strictyaml.Node, ru int) *cosmosTarget {
 	switch {
 	case t.conditional && t.deletes():
 		n.Fail("conditional goes without operation: delete and delete_when: a deleted document records no event, so that an older one would bring it back")
-	case t.operation == cosmos.Delete && (t.ttl.at != nil || t.deleteWhen.given != nil || t.tombstones):
+	case t.operation == cosmos.Delete && (t.ttl.node != nil || t.deleteWhen.given != nil || t.tombstones):
 		n.Fail("ttl and delete_when are for documents that are written: remove them, or operation: delete")
 	}
 	t.checkPatch(n)
@@ -185,7 +185,7 @@ func (t *cosmosTarget) readKey(n strictyaml.Node) {
 			n.Fail("%s is not in the body, so the document needs it as a property: write {NAME: %s}", from, from)
 			return
 		}
-		t.parts = []keyPart{{from: from}}
+		t.parts = []keyPart{{origin: from}}
 		return
 	}
 	n.Each(func(name string, n strictyaml.Node) {
@@ -193,7 +193,7 @@ func (t *cosmosTarget) readKey(n strictyaml.Node) {
 		if !ok {
 			return
 		}
-		part := keyPart{from: from}
+		part := keyPart{origin: from}
 		if from.field != fieldPath {
 			if err := checkName(name); err != nil {
 				n.Fail("%w", err)
@@ -220,7 +220,7 @@ func (t *cosmosTarget) readDeleteWhen(n strictyaml.Node) {
 
 // readTTL reads a duration, or where the seconds come from.
 func (t *cosmosTarget) readTTL(n strictyaml.Node) {
-	t.ttl.at, t.ttl.part.property = &n, "ttl"
+	t.ttl.node, t.ttl.part.property = &n, "ttl"
 	var text string
 	if !n.Text(&text) {
 		return
@@ -229,7 +229,7 @@ func (t *cosmosTarget) readTTL(n strictyaml.Node) {
 		n.DurationIn(&t.ttl.constant, time.Second, maxTTL*time.Second)
 		return
 	}
-	t.ttl.part.from, _ = readOrigin(n)
+	t.ttl.part.origin, _ = readOrigin(n)
 }
 
 // maxTTL is Cosmos DB's limit, in seconds.
@@ -245,7 +245,7 @@ func (t *cosmosTarget) compile() {
 		parts = append(parts, &t.parts[i])
 	}
 	for _, part := range parts {
-		part.from.pick(&paths)
+		part.origin.pick(&paths)
 		if part.property != "" {
 			path, err := jsonpick.ParsePath("[" + strconv.Quote(part.property) + "]")
 			if err == nil {
@@ -260,9 +260,9 @@ func (t *cosmosTarget) compile() {
 
 // origins are those that are in no mapping.
 func (t *cosmosTarget) origins() []*origin {
-	list := []*origin{&t.id, &t.ttl.part.from}
+	list := []*origin{&t.id, &t.ttl.part.origin}
 	for i := range t.parts {
-		list = append(list, &t.parts[i].from)
+		list = append(list, &t.parts[i].origin)
 	}
 	return list
 }
@@ -307,7 +307,7 @@ func (t *cosmosTarget) deletes() bool {
 
 // checkExpiry returns an error if documents have a time to live and the container ignores it.
 func (t *cosmosTarget) checkExpiry(ctx context.Context, sink *cosmos.Sink) error {
-	if t.ttl.at == nil {
+	if t.ttl.node == nil {
 		return nil
 	}
 	expiry, err := sink.Expiry(ctx)

@@ -56,7 +56,7 @@ func (t *cosmosTarget) document(e *sluice.Event) (document, error) {
 	for i := range t.parts {
 		part := &t.parts[i]
 		if err := t.setKeyPart(&doc, i, e, picked); err != nil {
-			return document{}, fmt.Errorf("partition key: %s: %w", part.from, err)
+			return document{}, fmt.Errorf("partition key: %s: %w", part.origin, err)
 		}
 	}
 	switch operation {
@@ -154,7 +154,7 @@ const maxBodyDepth = 128
 // setKeyPart sets a component of the partition key, and adds it to the document if it is not of it.
 func (t *cosmosTarget) setKeyPart(doc *document, i int, e *sluice.Event, picked []jsonpick.Value) error {
 	part := &t.parts[i]
-	v, err := part.from.scalar(e, picked)
+	v, err := part.origin.scalar(e, picked)
 	if err != nil {
 		return err
 	}
@@ -174,21 +174,21 @@ func (t *cosmosTarget) setKeyPart(doc *document, i int, e *sluice.Event, picked 
 
 // addTo adds the time to live to a document, if there is one.
 func (l *timeToLive) addTo(doc *document, e *sluice.Event, picked []jsonpick.Value) error {
-	if l.at == nil {
+	if l.node == nil {
 		return nil
 	}
 	seconds := int64(l.constant / time.Second)
 	if l.constant == 0 {
-		v, err := l.part.from.scalar(e, picked)
+		v, err := l.part.origin.scalar(e, picked)
 		if err != nil || v.kind == missing || v.kind == null {
 			return err
 		}
 		whole, err := toInteger(v, -1, maxTTL)
 		if err != nil {
-			return fmt.Errorf("%s: %w", l.part.from, err)
+			return fmt.Errorf("%s: %w", l.part.origin, err)
 		}
 		if seconds = whole.integer; seconds == 0 {
-			return fmt.Errorf("%s: is 0: a document lives for 1 second at least, or -1: for ever", l.part.from)
+			return fmt.Errorf("%s: is 0: a document lives for 1 second at least, or -1: for ever", l.part.origin)
 		}
 	}
 	var err error

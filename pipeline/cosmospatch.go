@@ -20,9 +20,9 @@ func (t *cosmosTarget) readPatch(n strictyaml.Node) {
 		first, _, _ := strings.Cut(strings.TrimPrefix(c.name, "/"), "/")
 		switch {
 		case !strings.HasPrefix(c.name, "/") || c.name == "/":
-			c.at.Fail("%q is no path: write /NAME, or /NAME/NAME for a property of an object", c.name)
+			c.node.Fail("%q is no path: write /NAME, or /NAME/NAME for a property of an object", c.name)
 		case first == "id" || slices.Contains([]string{"_rid", "_ts", "_etag", "_self", "_attachments", cosmos.StampProperty}, first):
-			c.at.Fail("%s cannot be patched", first)
+			c.node.Fail("%s cannot be patched", first)
 		}
 	}
 	t.patch, t.patchAt = newMapping("property", columns), &n
@@ -42,8 +42,8 @@ func (t *cosmosTarget) checkPatch(n strictyaml.Node) {
 		n.Fail("operation: patch goes with patch, the properties that it sets")
 	case len(t.patch.columns) == 0 || len(t.patch.columns) > most:
 		t.patchAt.Fail("has %d properties: write 1 to %d", len(t.patch.columns), most)
-	case t.ttl.at != nil:
-		t.ttl.at.Fail("is for documents that are written: set /ttl in patch")
+	case t.ttl.node != nil:
+		t.ttl.node.Fail("is for documents that are written: set /ttl in patch")
 	}
 }
 
@@ -79,7 +79,7 @@ func (t *cosmosTarget) patchOf(e *sluice.Event) ([]byte, error) {
 	if len(b) == 1 {
 		return nil, fmt.Errorf("patch: the event has none of the values")
 	}
-	return append(b, ']'), m.proof.of(nil)
+	return append(b, ']'), m.proof.record(nil)
 }
 
 // patchRow is a patch with its properties as values.

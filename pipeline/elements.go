@@ -12,7 +12,7 @@ import (
 
 // elements are those of an array in the body: insert.each.
 type elements struct {
-	from   origin
+	origin origin
 	picker *jsonpick.Picker // of an element; nil if no column is of one
 	first  int              // the first of its values among all that are picked
 	index  []int            // where the element's index is among them
@@ -38,7 +38,7 @@ func readEach(n strictyaml.Node) *elements {
 		n.Fail("%s: write body, or body.PATH of an array", n.Shown())
 		return nil
 	}
-	return &elements{from: from}
+	return &elements{origin: from}
 }
 
 // bind assigns the columns that are of an element the values after so many others, and returns
@@ -47,14 +47,14 @@ func (a *elements) bind(columns []column, others int) int {
 	var paths []jsonpick.Path
 	a.first = others
 	for i := range columns {
-		columns[i].from.pickFrom(fieldElement, &paths, others)
+		columns[i].origin.pickFrom(fieldElement, &paths, others)
 	}
 	if len(paths) > 0 {
 		a.picker = jsonpick.New(paths...)
 	}
 	index := []jsonpick.Path{}
 	for i := range columns {
-		columns[i].from.pickFrom(fieldIndex, &index, others+len(paths))
+		columns[i].origin.pickFrom(fieldIndex, &index, others+len(paths))
 	}
 	for i := range index {
 		a.index = append(a.index, others+len(paths)+i)
@@ -64,12 +64,12 @@ func (a *elements) bind(columns []column, others int) int {
 
 // walk calls row for each element, after its values have been picked.
 func (a *elements) walk(picked []jsonpick.Value, row func() error) error {
-	array := picked[a.from.slot]
+	array := picked[a.origin.slot]
 	switch {
 	case array.Kind == jsonpick.Missing:
-		return fmt.Errorf("each: %s: is missing", a.from)
+		return fmt.Errorf("each: %s: is missing", a.origin)
 	case array.Kind != jsonpick.Array:
-		return fmt.Errorf("each: %s: is %s and no array", a.from, array.Kind)
+		return fmt.Errorf("each: %s: is %s and no array", a.origin, array.Kind)
 	}
 	scan := jsonscan.New(array.Raw, maxJSONDepth)
 	n := 0
@@ -91,7 +91,7 @@ func (a *elements) walk(picked []jsonpick.Value, row func() error) error {
 			err = row()
 		}
 		if err != nil {
-			return fmt.Errorf("%s[%d]: %w", a.from, n, err)
+			return fmt.Errorf("%s[%d]: %w", a.origin, n, err)
 		}
 		n++
 		return nil

@@ -39,7 +39,7 @@ type namespace struct {
 	tls        *tls.Config
 	websocket  bool
 	proxy      *url.URL
-	at         *strictyaml.Node // the key connection or namespace; nil: neither is given
+	node       *strictyaml.Node // the key connection or namespace; nil: neither is given
 }
 
 // read reads the namespace, and more keys of the same mapping.
@@ -105,7 +105,7 @@ func (ns *namespace) read(n strictyaml.Node, more strictyaml.Keys) bool {
 	if (ns.host != "") != (ns.credential != "") {
 		return at.Fail("credential goes with namespace only, and a namespace always needs it (credential: default)")
 	}
-	ns.at = &at
+	ns.node = &at
 	return true
 }
 
@@ -157,15 +157,15 @@ func (r *reader) readSourceHub(n strictyaml.Node) {
 		n.Fail("needs one of hub and hubs")
 		return
 	}
-	if h.at == nil {
+	if h.node == nil {
 		h.namespace = r.shared.namespace
 	}
-	if h.at == nil {
+	if h.node == nil {
 		n.Fail("needs one of connection (write ${EVENTHUB_CONNECTION_STRING}) and namespace (with credential: default)")
 		return
 	}
 	if _, err := h.source(""); err != nil {
-		h.at.Fail("%w", err)
+		h.node.Fail("%w", err)
 		return
 	}
 	r.shared.namespace = h.namespace // the default of the target

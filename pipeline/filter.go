@@ -55,7 +55,7 @@ func (f *filter) read(n strictyaml.Node) {
 		if !w.read(n) {
 			return
 		}
-		c := column{name: path, at: n, from: from, typ: typeText}
+		c := column{name: path, node: n, origin: from, typ: typeText}
 		group := f.group(from)
 		columns[group], group.wanted = append(columns[group], c), append(group.wanted, w)
 	})

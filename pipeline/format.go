@@ -29,7 +29,7 @@ func decoded[Tx any](p *Pipeline, h sluice.Handler[Tx]) sluice.Handler[Tx] {
 				b.Events = part
 				err = h(ctx, tx, b)
 			}
-			memory.From(ctx).Collect().Release()
+			memory.FromContext(ctx).Collect().Release()
 			if err != nil {
 				return shifted(err, first)
 			}

@@ -17,7 +17,7 @@ const maxDecoded = 256 << 20
 
 // bodyFormat is source.format: how bodies are encoded.
 type bodyFormat struct {
-	at                          strictyaml.Node
+	node                        strictyaml.Node
 	compression, encoding       string
 	envelope                    string
 	maxSize                     int
@@ -28,18 +28,18 @@ type bodyFormat struct {
 
 // optionalText is the value of a key that need not be given.
 type optionalText struct {
-	at   *strictyaml.Node
+	node *strictyaml.Node
 	text string
 }
 
 func (o *optionalText) read(n strictyaml.Node) {
-	o.at = &n
+	o.node = &n
 	n.Text(&o.text)
 }
 
 // readFormat reads source.format.
 func (r *reader) readFormat(n strictyaml.Node) {
-	f := bodyFormat{at: n}
+	f := bodyFormat{node: n}
 	ok := n.Object(strictyaml.Keys{
 		"compression": func(n strictyaml.Node) {
 			n.OneOf(&f.compression, string(formats.Gzip), string(formats.Deflate), string(formats.Zstd), string(formats.Auto))
@@ -64,7 +64,7 @@ func (r *reader) readFormat(n strictyaml.Node) {
 	case "protobuf":
 		cfg.Encoding = f.protobuf()
 	default:
-		refuse("goes with encoding: avro or encoding: protobuf: remove it", f.schema.at, f.message.at, f.importPath.at)
+		refuse("goes with encoding: avro or encoding: protobuf: remove it", f.schema.node, f.message.node, f.importPath.node)
 		refuse("goes with encoding: avro: remove it, the schema of JSON is not needed", f.azureAt)
 		switch {
 		case f.encoding == "json_lines":
@@ -85,9 +85,9 @@ func (r *reader) readFormat(n strictyaml.Node) {
 
 // avro returns the encoding, nil if there is a problem.
 func (f *bodyFormat) avro() formats.Encoding {
-	refuse("goes with encoding: protobuf: remove it", f.message.at, f.importPath.at)
+	refuse("goes with encoding: protobuf: remove it", f.message.node, f.importPath.node)
 	var schema *formats.AvroSchema
-	if f.schema.at != nil {
+	if f.schema.node != nil {
 		data, err := formats.ReadSchemaFile(f.schema.text)
 		if err == nil {
 			if schema, err = formats.ParseAvro(string(data)); err != nil {
@@ -95,7 +95,7 @@ func (f *bodyFormat) avro() formats.Encoding {
 			}
 		}
 		if err != nil {
-			f.schema.at.Fail("%w", err)
+			f.schema.node.Fail("%w", err)
 			return nil
 		}
 	}
@@ -103,7 +103,7 @@ func (f *bodyFormat) avro() formats.Encoding {
 	case f.registryAt != nil:
 		return formats.AvroFrom(f.registry, schema)
 	case schema == nil:
-		f.at.Fail("encoding: avro needs schema (the path of an .avsc file), or registry, or both")
+		f.node.Fail("encoding: avro needs schema (the path of an .avsc file), or registry, or both")
 		return nil
 	}
 	return formats.Avro(schema)
@@ -112,26 +112,26 @@ func (f *bodyFormat) avro() formats.Encoding {
 // protobuf returns the encoding, nil if there is a problem.
 func (f *bodyFormat) protobuf() formats.Encoding {
 	if f.registryAt != nil {
-		refuse("does not go with registry, which has the schema of each body: remove one of them", f.schema.at, f.message.at, f.importPath.at)
+		refuse("does not go with registry, which has the schema of each body: remove one of them", f.schema.node, f.message.node, f.importPath.node)
 		if f.azureAt != nil {
 			f.azureAt.Fail("goes with encoding: avro: events do not name a schema of Protobuf in Azure Schema Registry")
 		}
 		return formats.ProtobufFrom(f.registry)
 	}
-	if f.schema.at == nil || f.message.at == nil {
-		f.at.Fail("encoding: protobuf needs schema (the path of a .proto file or of a descriptor set) and message (such as pkg.Flight), or registry")
+	if f.schema.node == nil || f.message.node == nil {
+		f.node.Fail("encoding: protobuf needs schema (the path of a .proto file or of a descriptor set) and message (such as pkg.Flight), or registry")
 		return nil
 	}
 	schema, err := formats.ReadProto(f.schema.text, f.importPath.text)
 	if err != nil {
-		f.schema.at.Fail("%w", err)
+		f.schema.node.Fail("%w", err)
 		return nil
 	}
 	encoding, err := formats.Protobuf(schema, f.message.text)
 	if err == nil {
 		return encoding
 	}
-	f.message.at.Fail("%w", err)
+	f.message.node.Fail("%w", err)
 	return nil
 }
 

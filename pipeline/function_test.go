@@ -88,7 +88,7 @@ func FuzzFunctions(f *testing.F) {
 		if err != nil || again.String() != from.String() {
 			t.Fatalf("%s is shown as %s, which is %s, %v", text, from, again, err)
 		}
-		m := newMapping("value", []column{{name: "v", from: from, typ: typeText}})
+		m := newMapping("value", []column{{name: "v", origin: from, typ: typeText}})
 		m.rows([]*sluice.Event{e}, nil) // must not panic
 	})
 }

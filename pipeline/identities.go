@@ -91,7 +91,7 @@ func (p *Pipeline) Kind() string {
 	if p.routing.listed && p.Table == "" {
 		return "routes"
 	}
-	return p.routing.routes[0].to.kind()
+	return p.routing.routes[0].target.kind()
 }
 
 // Identities opens the database of the query and returns it, and a function that runs the query for a partition. It

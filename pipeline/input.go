@@ -14,7 +14,7 @@ func ReadInput(n strictyaml.Node) *Input {
 	i := &Input{}
 	r := &reader{Pipeline: &i.p}
 	r.readSource(n)
-	if at := r.logs.at; at != nil {
+	if at := r.logs.node; at != nil {
 		at.Fail("goes in a pipeline's file: here write a source for each")
 		return nil
 	}

@@ -18,7 +18,7 @@ type kafkaTopic struct {
 	cluster         *kafkaCluster
 	name            string
 	pattern         *topicPattern    // whose topics are not known yet; nil: name is one
-	at              strictyaml.Place // of the pattern
+	place           strictyaml.Place // of the pattern
 	consumerGroup   string
 	namespace       string // of checkpoints; empty: the cluster's id
 	readUncommitted bool

@@ -38,7 +38,7 @@ func (t Lineage) GoString() string { return t.Table }
 func (p *Pipeline) Lineage() ([]Lineage, error) {
 	var list []Lineage
 	for _, r := range p.routing.routes {
-		l, err := lineageOf(r.to)
+		l, err := lineageOf(r.target)
 		if err == nil && p.amongTopics && l.Topic == "" {
 			err = fmt.Errorf("table %s has rows of several %ss, and no column is mapped from topic: an audit needs one", l.Table, p.System.Noun())
 		}
@@ -69,7 +69,7 @@ func lineageOf(to target) (Lineage, error) {
 	}
 	columns := map[field]string{}
 	for _, c := range t.mapping.columns {
-		columns[c.from.field] = t.dialect.quote(c.name)
+		columns[c.origin.field] = t.dialect.quote(c.name)
 	}
 	for _, f := range []field{fieldPartition, fieldSequence} {
 		if columns[f] == "" {

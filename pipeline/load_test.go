@@ -382,7 +382,7 @@ func FuzzParse(f *testing.F) {
 			for _, p := range all.Stages {
 				whole := true
 				for _, r := range p.routing.routes {
-					whole = whole && !slices.Contains(r.to.mappings(), nil) && (!goesTo[*httpTarget](r) || r.to.(*httpTarget).url != "")
+					whole = whole && !slices.Contains(r.target.mappings(), nil) && (!goesTo[*httpTarget](r) || r.target.(*httpTarget).url != "")
 				}
 				if p.Group.Topic == "" || p.storage.database == nil || !whole || p.Rollup && p.rollup.mapping == nil {
 					t.Fatalf("incomplete: %+v", p)

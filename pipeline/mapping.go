@@ -13,7 +13,7 @@ import (
 // mapping converts an event to a row: one value for each column of a table,
 // parameter of a statement, or field of a message.
 type mapping struct {
-	of      string // "column", "parameter", "field" or "value", for messages
+	kind    string // "column", "parameter", "field" or "value", for messages
 	columns []column
 	picker  *jsonpick.Picker // nil if no value is in the body's JSON
 	paths   int              // of both pickers
@@ -27,13 +27,13 @@ func newMapping(of string, columns []column) *mapping { return newElementMapping
 
 // newElementMapping returns a mapping of columns that may be of an element of an array.
 func newElementMapping(of string, columns []column, array *elements) *mapping {
-	m := &mapping{of: of, columns: columns, array: array}
+	m := &mapping{kind: of, columns: columns, array: array}
 	var paths []jsonpick.Path
 	if array != nil {
-		array.from.pick(&paths)
+		array.origin.pick(&paths)
 	}
 	for i := range columns {
-		columns[i].from.pick(&paths)
+		columns[i].origin.pick(&paths)
 	}
 	if m.paths = len(paths); m.paths > 0 {
 		m.picker = jsonpick.New(paths...)
@@ -88,7 +88,7 @@ func (m *mapping) rejections(events []*sluice.Event, g guards, first int) error 
 	picked := make([]jsonpick.Value, m.paths)
 	for i := first; i < len(events); i++ {
 		if err := m.fillBy(boxedShared, g, row, picked, events[i]); err != nil {
-			all = append(all, &driver.EventError{Index: i, Err: driver.Reject(m.proof.of(err))})
+			all = append(all, &driver.EventError{Index: i, Err: driver.Reject(m.proof.record(err))})
 		}
 	}
 	return errors.Join(all...)
@@ -114,7 +114,7 @@ func (m *mapping) fillBy(box boxing, g guards, row []any, picked []jsonpick.Valu
 		}
 		row[i] = box(i, v)
 	}
-	return m.proof.of(nil)
+	return m.proof.record(nil)
 }
 
 // pick finds what the columns need in the body.
@@ -146,14 +146,14 @@ func (m *mapping) fillColumn(i int, box boxing, g guards, row []any, picked []js
 }
 
 func (m *mapping) columnError(c *column, err error) error {
-	return fmt.Errorf("%s %s: %s: %w", m.of, c.name, c.from, err)
+	return fmt.Errorf("%s %s: %s: %w", m.kind, c.name, c.origin, err)
 }
 
 // mappings are all mappings of the pipeline.
 func (p *Pipeline) mappings() []*mapping {
 	list := p.routing.only.mappings()
 	for _, r := range p.routing.routes {
-		list = slices.Concat(list, r.only.mappings(), r.to.mappings())
+		list = slices.Concat(list, r.only.mappings(), r.target.mappings())
 	}
 	if p.Rollup {
 		list = append(list, p.rollup.mapping)

@@ -242,7 +242,7 @@ func TestTimesInAnotherUnit(t *testing.T) {
 		at := time.UnixMilli(n).UTC()
 		for _, o := range []origin{{field: fieldEnqueued}, {field: fieldCreated}} {
 			for _, typ := range []columnType{typeTimestamp, typeText} {
-				c := column{from: o, typ: typ}
+				c := column{origin: o, typ: typ}
 				_, err := c.cell(&sluice.Event{Enqueued: at, Created: at}, nil, false)
 				want := fmt.Sprintf("the record's time is %d ms, after the year 9999: the producer wrote %s in place of milliseconds: correct it there, or leave this column out", n, unit)
 				if err == nil || err.Error() != want {

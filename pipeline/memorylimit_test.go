@@ -49,7 +49,7 @@ func TestDecodedWhatMemoryHas(t *testing.T) {
 	budget := memory.New(64 << 20) // 24 MiB are kept for a quarter, 24 MiB for one event
 	budget.Reserve(p.body.mostMemory())
 	partition := budget.Open(1<<20, nil)
-	ctx := memory.With(t.Context(), partition)
+	ctx := memory.NewContext(t.Context(), partition)
 	events := make([]*sluice.Event, 10)
 	for i := range events {
 		events[i] = &sluice.Event{Body: largest}

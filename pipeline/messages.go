@@ -27,17 +27,17 @@ import (
 // how an event becomes a message for it.
 type messageTarget struct {
 	destination
-	to      address // of a hub or topic
-	sink    sender.SinkConfig
-	headers bool     // the target has headers and empty keys: it is a topic of Kafka
-	group   []column // the key or session, at most one; none: the event's own key
-	session bool     // group is the session
-	bus     busProperties
-	claim   *sender.ClaimCheck // of large bodies; nil: all bodies are sent
-	bodies  *blobstore.Bodies  // its store
-	body    []column
-	whole   bool     // the body is the event's body unchanged
-	mapping *mapping // of group and body
+	addressee address // of a hub or topic
+	sink      sender.SinkConfig
+	headers   bool     // the target has headers and empty keys: it is a topic of Kafka
+	group     []column // the key or session, at most one; none: the event's own key
+	session   bool     // group is the session
+	bus       busProperties
+	claim     *sender.ClaimCheck // of large bodies; nil: all bodies are sent
+	bodies    *blobstore.Bodies  // its store
+	body      []column
+	whole     bool     // the body is the event's body unchanged
+	mapping   *mapping // of group and body
 }
 
 // destination is a hub, a queue or topic of Service Bus, or a topic of Kafka.
@@ -72,7 +72,7 @@ func (r *reader) readEventHubTarget(n strictyaml.Node, only *filter) *messageTar
 	h := &hub{}
 	t, keys := r.messageTarget(h, only, &h.batch)
 	if r.readTargetHub(n, h, keys) {
-		t.to = h.address()
+		t.addressee = h.address()
 	}
 	return t
 }
@@ -83,16 +83,16 @@ func (r *reader) readTargetHub(n strictyaml.Node, h *hub, keys strictyaml.Keys) 
 	if !h.read(n, keys) {
 		return false
 	}
-	if h.at == nil {
+	if h.node == nil {
 		h.namespace = r.shared.namespace
 	}
-	if h.at == nil { // the source has none either, which is reported there
+	if h.node == nil { // the source has none either, which is reported there
 		return false
 	}
 	// Check the connection string and the names now, as for a source.
 	source, err := h.source("")
 	if err != nil {
-		return h.at.Fail("%w", err)
+		return h.node.Fail("%w", err)
 	}
 	r.checkCircle(n, h.address(), source.Group().Topic)
 	return true
@@ -104,7 +104,7 @@ func (r *reader) readKafkaTarget(n strictyaml.Node, only *filter) *messageTarget
 	t, keys := r.messageTarget(topic, only, nil)
 	t.headers = true
 	if r.readTargetTopic(n, topic, keys) {
-		t.to = topic.address()
+		t.addressee = topic.address()
 	}
 	return t
 }
@@ -150,7 +150,7 @@ func (t *messageTarget) keys(statistics *rollupConfig, only *filter) strictyaml.
 // readGroup reads where a message's key or session comes from.
 func (t *messageTarget) readGroup(name string, n strictyaml.Node) {
 	if from, ok := readOrigin(n); ok {
-		t.group = []column{{name: name, at: n, from: from, typ: typeText, required: true}}
+		t.group = []column{{name: name, node: n, origin: from, typ: typeText, required: true}}
 		t.compile()
 	}
 }
@@ -222,7 +222,7 @@ func (t *messageTarget) message(e *sluice.Event) (*sender.Message, error) {
 	for _, c := range t.group {
 		group, _ := row[0].(string)
 		if !t.headers && utf8.RuneCountInString(group) > maxKey {
-			return nil, fmt.Errorf("%s: %s: has more than %d characters", c.name, c.from, maxKey)
+			return nil, fmt.Errorf("%s: %s: has more than %d characters", c.name, c.origin, maxKey)
 		}
 		if m.Key, m.EmptyKey = group, t.headers && group == ""; t.session {
 			m.Key, m.SessionID = "", group

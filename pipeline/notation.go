@@ -36,8 +36,8 @@ func (c *column) readNotation(format, zone *strictyaml.Node) bool {
 	}
 	c.notation = &notation{}
 	for _, n := range []*strictyaml.Node{format, zone} {
-		if n != nil && !slices.Contains(columnTypes[c.from.field], typeDate) {
-			return n.Fail("does not go with %s, which has one format: remove it", c.from)
+		if n != nil && !slices.Contains(columnTypes[c.origin.field], typeDate) {
+			return n.Fail("does not go with %s, which has one format: remove it", c.origin)
 		}
 	}
 	if format != nil && !c.readFormat(*format) {

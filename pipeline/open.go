@@ -235,7 +235,7 @@ func (parts *Parts) deliver(ctx context.Context, observer driver.Observer, to te
 	}
 	var outlets []outlet
 	for _, r := range p.routing.routes {
-		out, err := r.to.outlet(ctx, parts, to)
+		out, err := r.target.outlet(ctx, parts, to)
 		if err != nil {
 			return nil, p.problem(r.place, err)
 		}

@@ -153,11 +153,11 @@ func (o origin) leaves() []origin {
 func (p *Pipeline) nameTopic() {
 	for _, m := range p.mappings() {
 		for i := range m.columns {
-			m.columns[i].from.nameTopic(p.Group.Topic)
+			m.columns[i].origin.nameTopic(p.Group.Topic)
 		}
 	}
 	for _, r := range p.routing.routes {
-		if documents, ok := r.to.(*cosmosTarget); ok {
+		if documents, ok := r.target.(*cosmosTarget); ok {
 			for _, o := range documents.origins() {
 				o.nameTopic(p.Group.Topic)
 			}
@@ -275,9 +275,9 @@ func wrongUnit(at time.Time) error {
 	n, unit := at.UnixMilli(), "another unit"
 	for _, of := range []struct {
 		name string
-		at   time.Time
+		time time.Time
 	}{{"microseconds", time.UnixMicro(n)}, {"nanoseconds", time.Unix(0, n)}, {"ticks of 100 ns", time.UnixMicro(n / 10)}} {
-		if of.at.Year() > 1990 && of.at.Year() < 2100 {
+		if of.time.Year() > 1990 && of.time.Year() < 2100 {
 			unit = of.name
 			break
 		}

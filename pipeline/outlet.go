@@ -55,7 +55,7 @@ func (o *outletOf[R]) taken(p *Pipeline) func(context.Context, *sluice.Event) ([
 // made makes the records of an event. The errors say whether records of any were made before.
 func (o *outletOf[R]) made(ctx context.Context, e *sluice.Event) ([]R, error) {
 	records, err := o.records(ctx, e)
-	return records, o.proof.of(err)
+	return records, o.proof.record(err)
 }
 
 // routedRecord is a record of one of several targets.

@@ -35,8 +35,8 @@ func ParseFilter(name, text string, system System) (*EventFilter, error) {
 		}
 		m.raw = system == Kafka
 		for _, c := range m.columns {
-			if slices.ContainsFunc(c.from.leaves(), func(leaf origin) bool { return leaf.field == fieldTopic }) {
-				return nil, fmt.Errorf("%s: %s: is the same for all events here: choose the topic in place of that", name, c.from)
+			if slices.ContainsFunc(c.origin.leaves(), func(leaf origin) bool { return leaf.field == fieldTopic }) {
+				return nil, fmt.Errorf("%s: %s: is the same for all events here: choose the topic in place of that", name, c.origin)
 			}
 		}
 	}

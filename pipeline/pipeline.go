@@ -59,7 +59,7 @@ type places struct{ source, claim, format, progress, database, leases, target st
 
 // AtLeastOnce reports whether the pipeline's delivery is [sluice.AtLeastOnce] or [sluice.Batches]: its
 // target is outside the database of its checkpoints.
-func (p *Pipeline) AtLeastOnce() bool { return !transactional(p.routing.routes[0].to) }
+func (p *Pipeline) AtLeastOnce() bool { return !transactional(p.routing.routes[0].target) }
 
 // InBatches reports whether the delivery is [sluice.Batches].
 func (p *Pipeline) InBatches() bool {

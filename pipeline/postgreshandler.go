@@ -61,7 +61,7 @@ func (t *tableTarget) writePostgres(ctx context.Context, tx pgx.Tx, r *run, was 
 	case t.key != nil:
 		var w *keyed.Write
 		if w, err = keyed.New(t.table, r.names(t.mapping), r.rows(t), r.keyed(t.key)); err == nil {
-			err = (&internalpostgres.Upsert{Table: name, Write: w, Check: same}).Into(ctx, tx)
+			err = (&internalpostgres.Upsert{Table: name, Write: w, Check: same}).RunTx(ctx, tx)
 		}
 	default:
 		rows := r.rows(t)
@@ -75,7 +75,7 @@ func (t *tableTarget) writePostgres(ctx context.Context, tx pgx.Tx, r *run, was 
 				}
 				return rows[i], nil
 			},
-		}).Into(ctx, tx)
+		}).RunTx(ctx, tx)
 		if err == nil && taken != int64(len(rows)) {
 			err = internalpostgres.RowsLeftOut(taken, len(rows))
 		}
@@ -152,7 +152,7 @@ func (k *knownTable) copyRows(ctx context.Context, tx pgx.Tx, t *tableTarget, na
 			return row(i)
 		},
 	}
-	taken, err := insert.Into(ctx, tx)
+	taken, err := insert.RunTx(ctx, tx)
 	failed, ofRow := errors.AsType[*internalpostgres.RowFailed](err)
 	refused, named := errors.AsType[*internalpostgres.CopyError](err)
 	switch _, changed := errors.AsType[*internalpostgres.ColumnsError](err); {
@@ -329,13 +329,13 @@ func (c postgresCatalog) hasKey(ctx context.Context, table string, columns []str
 	if err != nil {
 		return err
 	}
-	return c.within(ctx, func(tx pgx.Tx) error {
+	return c.try(ctx, func(tx pgx.Tx) error {
 		return (&internalpostgres.Upsert{Table: strings.Split(table, "."), Write: w}).CheckKey(ctx, tx.Conn())
 	})
 }
 
-// within runs a function in a transaction, or in a savepoint of one, and rolls back.
-func (c postgresCatalog) within(ctx context.Context, do func(pgx.Tx) error) error {
+// try runs a function in a transaction, or in a savepoint of one, and rolls back.
+func (c postgresCatalog) try(ctx context.Context, do func(pgx.Tx) error) error {
 	tx, err := c.db.Begin(ctx)
 	if err != nil {
 		return err
@@ -357,7 +357,7 @@ func (c postgresCatalog) casts(ctx context.Context, of existingColumn, texts []s
 		if of.kind == "money" && text != "" {
 			query = "SELECT 1 / (" + quoted + "::money::numeric = " + quoted + "::numeric)::int"
 		}
-		err := c.within(ctx, func(tx pgx.Tx) error { _, err := tx.Exec(ctx, query); return err })
+		err := c.try(ctx, func(tx pgx.Tx) error { _, err := tx.Exec(ctx, query); return err })
 		if err != nil && (text != "" || internalpostgres.NoInput(err)) {
 			return err
 		}
@@ -366,7 +366,7 @@ func (c postgresCatalog) casts(ctx context.Context, of existingColumn, texts []s
 }
 
 func (c postgresCatalog) parameters(ctx context.Context, sql string, _ int) (kinds []existingColumn, err error) {
-	err = c.within(ctx, func(tx pgx.Tx) error {
+	err = c.try(ctx, func(tx pgx.Tx) error {
 		described, err := tx.Conn().Prepare(ctx, "", sql)
 		if err != nil {
 			return err

@@ -8,8 +8,8 @@ import "sync/atomic"
 // dead letter.
 type proof struct{ worked atomic.Bool }
 
-// of returns the part's error for an event. It notes if there is none.
-func (p *proof) of(err error) error {
+// record returns the part's error for an event. It notes if there is none.
+func (p *proof) record(err error) error {
 	if err != nil {
 		return &partError{err, p}
 	}

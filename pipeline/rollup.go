@@ -95,7 +95,7 @@ func (m *rollupConfig) readGroup(n strictyaml.Node) []column {
 		if !n.Text(&text) {
 			return
 		}
-		c := column{name: name, at: n, typ: typeText, required: true}
+		c := column{name: name, node: n, typ: typeText, required: true}
 		if word, argument, ok := splitCall(text); ok && !isFunction(word) {
 			unit, known := units[word]
 			switch {
@@ -119,7 +119,7 @@ func (m *rollupConfig) readGroup(n strictyaml.Node) []column {
 			n.Fail("%s can't become %s: write one of %s", from, c.typ, joined(columnTypes[from.field]))
 			return
 		}
-		c.from = from
+		c.origin = from
 		m.group = append(m.group, name)
 		columns = append(columns, c)
 	})
@@ -170,7 +170,7 @@ func (m *rollupConfig) readStats(n strictyaml.Node) []column {
 			n.Fail("%w", orError(err, argument+" can't become a number"))
 			return
 		}
-		columns = append(columns, column{name: name, at: n, from: from, typ: typeNumeric})
+		columns = append(columns, column{name: name, node: n, origin: from, typ: typeNumeric})
 	})
 	if len(m.stats) > maxColumns {
 		n.Fail("has %d figures: at most %d", len(m.stats), maxColumns)
@@ -227,7 +227,7 @@ func (m *rollupConfig) event(e *sluice.Event, row []any, picked []jsonpick.Value
 			f.Time = v.Truncate(m.unit)
 		case string:
 			if len(v) > maxPart || i == m.key && utf8.RuneCountInString(v) > maxKey {
-				return nil, nil, fmt.Errorf("field %s: %s: is too long for a value of a group", name, m.mapping.columns[i].from)
+				return nil, nil, fmt.Errorf("field %s: %s: is too long for a value of a group", name, m.mapping.columns[i].origin)
 			}
 			f.Parts = append(f.Parts, v)
 		}
@@ -242,7 +242,7 @@ func (m *rollupConfig) event(e *sluice.Event, row []any, picked []jsonpick.Value
 		}
 		number, err := rollup.ParseNumber(text)
 		if err != nil {
-			return nil, nil, fmt.Errorf("field %s: %s: %w", figure.name, m.mapping.columns[figure.column].from, err)
+			return nil, nil, fmt.Errorf("field %s: %s: %w", figure.name, m.mapping.columns[figure.column].origin, err)
 		}
 		f.Values[i] = &number
 	}

@@ -50,7 +50,7 @@ type rollupWorker struct {
 // rollupPartition is the state of an assigned partition.
 type rollupPartition struct {
 	incarnation      string
-	from             time.Time // see [rollup.New]
+	start            time.Time // see [rollup.New]
 	truncated        bool      // retention removed events after from, so from is the first event's time
 	position         sluice.Position
 	published        bool // everything up to position is published
@@ -118,16 +118,16 @@ func (w *rollupSource) Seek(ctx context.Context, partition string, start sluice.
 	}
 	r := w.worker
 	p := &rollupPartition{
-		from:   time.Now().Add(-r.config.keep),
+		start:  time.Now().Add(-r.config.keep),
 		row:    make([]any, len(r.config.mapping.columns)),
 		picked: make([]jsonpick.Value, r.config.mapping.paths),
 	}
 	var err error
-	if p.position, err = w.Source.Seek(ctx, partition, sluice.At(p.from), epoch); err != nil {
+	if p.position, err = w.Source.Seek(ctx, partition, sluice.At(p.start), epoch); err != nil {
 		return p.position, err
 	}
 	if p.position.Sequence < 0 {
-		p.from = time.Time{} // from the very first event
+		p.start = time.Time{} // from the very first event
 	} else if p.truncated, err = w.truncated(ctx, partition, p.position, epoch); err != nil {
 		return p.position, err
 	}
@@ -159,14 +159,14 @@ func (r *rollupWorker) partition(partition string) *rollupPartition {
 func (r *rollupWorker) rollupOf(ctx context.Context, p *rollupPartition, first *sluice.Event) *rollup.Partition {
 	if p.groups == nil {
 		if p.truncated {
-			p.from = first.Enqueued.Add(1)
+			p.start = first.Enqueued.Add(1)
 		}
 		kinds := make([]rollup.Function, len(r.config.stats))
 		for i, f := range r.config.stats {
 			kinds[i] = f.function
 		}
-		p.groups = rollup.New(kinds, r.config.late, p.from)
-		p.groups.ChargeTo(memory.From(ctx).KeptAccount())
+		p.groups = rollup.New(kinds, r.config.late, p.start)
+		p.groups.ChargeTo(memory.FromContext(ctx).KeptAccount())
 	}
 	return p.groups
 }
@@ -229,7 +229,7 @@ func (r *rollupWorker) event(ctx context.Context, p *rollupPartition, e *sluice.
 		return nil, nil, errLeftOut
 	}
 	ctx, _ = memory.Begin(ctx)
-	defer func() { memory.From(ctx).Collect().Release() }() // the rollup keeps only parts of it
+	defer func() { memory.FromContext(ctx).Collect().Release() }() // the rollup keeps only parts of it
 	if e, err = r.format.Event(ctx, e); err != nil {
 		return nil, nil, err
 	}

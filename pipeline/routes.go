@@ -28,14 +28,14 @@ type routing struct {
 
 // route is a target, and which events go there.
 type route struct {
-	only  filter
-	to    target
-	place strictyaml.Place // of the target
+	only   filter
+	target target
+	place  strictyaml.Place // of the target
 }
 
 // goesTo reports whether a route's target is of a type.
 func goesTo[T target](r route) bool {
-	_, ok := r.to.(T)
+	_, ok := r.target.(T)
 	return ok
 }
 
@@ -44,7 +44,7 @@ func (p *Pipeline) target() target {
 	if p.routing.listed {
 		return nil
 	}
-	return p.routing.routes[0].to
+	return p.routing.routes[0].target
 }
 
 // maxRoutes bounds the number of a pipeline's routes.
@@ -65,7 +65,7 @@ func (r *reader) readTargets(target, routes, otherwise *strictyaml.Node) bool {
 	switch {
 	case target != nil:
 		r.places.target = target.Place()
-		r.routing.routes = []route{{to: r.readTarget(*target, &r.routing.only), place: target.Place()}}
+		r.routing.routes = []route{{target: r.readTarget(*target, &r.routing.only), place: target.Place()}}
 	case routes != nil:
 		r.places.target = routes.Place()
 		r.readRoutes(*routes, otherwise)
@@ -84,9 +84,9 @@ func (r *reader) readRoutes(n strictyaml.Node, otherwise *strictyaml.Node) {
 			open = nil
 		}
 		var target *strictyaml.Node
-		o := route{to: &tableTarget{}}
+		o := route{target: &tableTarget{}}
 		if n.Object(strictyaml.Keys{"only": o.only.read, "target": func(n strictyaml.Node) { target = &n }}, "target") {
-			o.to, o.place = r.readTarget(*target, &o.only), target.Place()
+			o.target, o.place = r.readTarget(*target, &o.only), target.Place()
 			if o.only.given == nil {
 				open = &n
 			}
@@ -112,9 +112,9 @@ func (r *reader) checkKind(o route, target strictyaml.Node) {
 	if len(r.routing.routes) == 0 {
 		return
 	}
-	if first := r.routing.routes[0].to; transactional(first) != transactional(o.to) {
+	if first := r.routing.routes[0].target; transactional(first) != transactional(o.target) {
 		target.Fail("is %s, and that of the first route %s: write all routes to one database, or all outside of it; a second pipeline with a consumer group of its own can do the rest",
-			whereabouts(o.to), whereabouts(first))
+			whereabouts(o.target), whereabouts(first))
 	}
 	if goesTo[*cosmosTarget](o) && r.given.rateRU != nil && slices.ContainsFunc(r.routing.routes, goesTo[*cosmosTarget]) {
 		target.Fail("rate.ru is for one container: write rate: {events: …}, or one route to Cosmos DB")
@@ -125,7 +125,7 @@ func (r *reader) checkKind(o route, target strictyaml.Node) {
 func (o *routing) tables() string {
 	var names []string
 	for _, r := range o.routes {
-		t, ok := r.to.(*tableTarget)
+		t, ok := r.target.(*tableTarget)
 		if !ok || t.table == "" {
 			return ""
 		}
@@ -163,7 +163,7 @@ func (o *routing) route(e *sluice.Event) (int, error) {
 func (o *routing) deliveredTo(e *sluice.Event) (int, error) {
 	to, err := o.route(e)
 	if err != nil || to != leftOut {
-		err = o.proof.of(err)
+		err = o.proof.record(err)
 	}
 	return to, err
 }
@@ -187,7 +187,7 @@ func (p *Pipeline) filterWithin(budget *memory.Budget) func(*sluice.Event) bool 
 		defer cancel()
 		charged := budget.Trying()
 		defer func() { charged.Collect().Release() }()
-		handled, err := p.Handles(memory.With(ctx, charged), e)
+		handled, err := p.Handles(memory.NewContext(ctx, charged), e)
 		if errors.Is(err, memory.ErrBusy) {
 			return true // the delivery, which waits for memory, decides
 		}
@@ -250,7 +250,7 @@ func routed[Tx any](p *Pipeline, handler func(transactionalTarget) sluice.Handle
 	o := &p.routing
 	to := make([]sluice.Handler[Tx], len(o.routes))
 	for i, r := range o.routes {
-		to[i] = handler(r.to.(transactionalTarget))
+		to[i] = handler(r.target.(transactionalTarget))
 	}
 	if !o.selective() {
 		return to[0]
@@ -264,7 +264,7 @@ func routed[Tx any](p *Pipeline, handler func(transactionalTarget) sluice.Handle
 		for _, part := range parts {
 			some := b
 			some.Events = part.events
-			if err := to[part.to](ctx, tx, some); err != nil {
+			if err := to[part.target](ctx, tx, some); err != nil {
 				return part.inBatch(err)
 			}
 		}
@@ -274,9 +274,9 @@ func routed[Tx any](p *Pipeline, handler func(transactionalTarget) sluice.Handle
 
 // part are events of a batch that go to one target together.
 type part struct {
-	to     int
-	events []*sluice.Event
-	at     []int // their indices in the batch
+	target  int
+	events  []*sluice.Event
+	indices []int // their indices in the batch
 }
 
 // divide divides a batch in such a way that the effects are those of the log's order: into runs of
@@ -295,15 +295,15 @@ func (o *routing) divide(events []*sluice.Event, apart bool) ([]part, error) {
 		}
 		n := len(parts) - 1
 		if apart {
-			n = slices.IndexFunc(parts, func(p part) bool { return p.to == to })
+			n = slices.IndexFunc(parts, func(p part) bool { return p.target == to })
 		}
-		if n < 0 || parts[n].to != to {
-			n, parts = len(parts), append(parts, part{to: to})
+		if n < 0 || parts[n].target != to {
+			n, parts = len(parts), append(parts, part{target: to})
 		}
-		parts[n].events, parts[n].at = append(parts[n].events, e), append(parts[n].at, i)
+		parts[n].events, parts[n].indices = append(parts[n].events, e), append(parts[n].indices, i)
 	}
 	if apart {
-		slices.SortFunc(parts, func(a, b part) int { return a.to - b.to })
+		slices.SortFunc(parts, func(a, b part) int { return a.target - b.target })
 	}
 	return parts, errors.Join(rejected...)
 }
@@ -314,7 +314,7 @@ func (o *routing) divide(events []*sluice.Event, apart bool) ([]part, error) {
 func (o *routing) tablesApart() bool {
 	seen := map[string]bool{}
 	for _, r := range o.routes {
-		t, ok := r.to.(*tableTarget)
+		t, ok := r.target.(*tableTarget)
 		if !ok || seen[strings.ToLower(t.table)] {
 			return false
 		}
@@ -327,7 +327,7 @@ func (o *routing) tablesApart() bool {
 func (o *part) inBatch(err error) error {
 	switch err := err.(type) {
 	case *driver.EventError:
-		return &driver.EventError{Index: o.at[err.Index], Err: err.Err}
+		return &driver.EventError{Index: o.indices[err.Index], Err: err.Err}
 	case interface{ Unwrap() []error }:
 		var all []error
 		for _, one := range err.Unwrap() {

@@ -150,7 +150,7 @@ func TestDivide(t *testing.T) {
 		parts, err := p.routing.divide(events, p.routing.tablesApart())
 		var got []string
 		for _, part := range parts {
-			got = append(got, fmt.Sprint(part.to, ":", part.at))
+			got = append(got, fmt.Sprint(part.target, ":", part.indices))
 		}
 		if err != nil || fmt.Sprint(got) != c.want {
 			t.Errorf("%q: %v, %v; want %s", c.edits, got, err, c.want)
@@ -220,7 +220,7 @@ otherwise: ignore
 	if dead := deadLetters(t, p, parts); len(dead) != 1 || !strings.Contains(dead[0], "route 2: body: not JSON") {
 		t.Errorf("dead letters %q", dead)
 	}
-	gates, err := p.routing.routes[0].to.(*messageTarget).destination.(*hub).source("")
+	gates, err := p.routing.routes[0].target.(*messageTarget).destination.(*hub).source("")
 	if err != nil {
 		t.Fatal(err)
 	}

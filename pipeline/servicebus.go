@@ -58,15 +58,15 @@ func (e *serviceBusEntity) readEntity(n strictyaml.Node, keys strictyaml.Keys) {
 	}
 	switch {
 	case !n.ExactlyOne("queue", "topic"):
-	case e.at == nil:
+	case e.node == nil:
 		n.Fail("needs one of connection (write ${SERVICEBUS_CONNECTION_STRING}) and namespace (with credential: default)")
 	case e.connection != "":
 		// The string has the same form for both services. The SDK's error is not
 		// returned, because it may quote the string.
 		if err := eventhub.CheckConnectionString(e.connection); err != nil {
-			e.at.Fail("connection string: %w", err)
+			e.node.Fail("connection string: %w", err)
 		} else if _, err := azeventhubs.ParseConnectionString(e.connection); err != nil {
-			e.at.Fail("not a connection string: copy the whole string, Endpoint=sb://…;SharedAccessKeyName=…;SharedAccessKey=…")
+			e.node.Fail("not a connection string: copy the whole string, Endpoint=sb://…;SharedAccessKeyName=…;SharedAccessKey=…")
 		}
 	}
 }

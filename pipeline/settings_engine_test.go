@@ -227,8 +227,8 @@ func TestBacklog(t *testing.T) {
 // TestBacklogAge has an event that is in flight for ever.
 func TestBacklogAge(t *testing.T) {
 	for keys, want := range map[string]struct {
-		after [2]time.Duration // it is reported
-		ends  bool
+		reported [2]time.Duration // it is reported
+		ends     bool
 	}{
 		"":                                {[2]time.Duration{10 * time.Minute, 11 * time.Minute}, false},
 		"backlog: {age: 2m}":              {[2]time.Duration{2 * time.Minute, 3 * time.Minute}, false},
@@ -247,8 +247,8 @@ func TestBacklogAge(t *testing.T) {
 				close(released)
 			})
 			at := s.when(func(o driver.Observation) bool { return errors.As(o.Err, &old) })
-			if len(at) == 0 || at[0] < want.after[0] || at[0] > want.after[1] || errors.As(err, &old) != want.ends {
-				t.Errorf("%q: reported after %v, want it between %v; the process ended with %v", keys, at, want.after, err)
+			if len(at) == 0 || at[0] < want.reported[0] || at[0] > want.reported[1] || errors.As(err, &old) != want.ends {
+				t.Errorf("%q: reported after %v, want it between %v; the process ended with %v", keys, at, want.reported, err)
 			}
 		})
 	}

@@ -32,12 +32,12 @@ func (a *arrivals) dial(ctx context.Context, address string) (net.Conn, error) {
 
 type arrivingConn struct {
 	net.Conn
-	to *arrivals
+	arrivals *arrivals
 }
 
 func (c arrivingConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.to.bytes.Add(int64(n))
+	c.arrivals.bytes.Add(int64(n))
 	return n, err
 }
 

@@ -44,7 +44,7 @@ type settings struct {
 
 type observed struct {
 	driver.Observation
-	after time.Duration // since the start
+	elapsed time.Duration // since the start
 }
 
 // flightsCatalog has the table of plainFile.
@@ -130,7 +130,7 @@ func (s *settings) when(is func(driver.Observation) bool) (list []time.Duration)
 	defer s.mu.Unlock()
 	for _, o := range s.seen {
 		if is(o.Observation) {
-			list = append(list, o.after)
+			list = append(list, o.elapsed)
 		}
 	}
 	return list

@@ -84,7 +84,7 @@ func (r *reader) readSource(n strictyaml.Node) {
 		"kafka":       r.readSourceTopic,
 		"outbox":      r.readSourceOutbox,
 		"start":       r.readStart,
-		"from":        func(n strictyaml.Node) { n.Text(&r.from) },
+		"from":        func(n strictyaml.Node) { n.Text(&r.upstream) },
 		"format":      func(n strictyaml.Node) { format = &n },
 		"claim_check": r.readClaimCheck,
 	})

@@ -41,8 +41,8 @@ func believeStamps(stages []*reader) {
 			}
 			from = s.stampKeys.appendSources(from, s.Group.Topic)
 		}
-		if p.from != "" {
-			from = p.stampKeys.appendSources(from, p.from)
+		if p.upstream != "" {
+			from = p.stampKeys.appendSources(from, p.upstream)
 		}
 		for _, s := range senders {
 			if s.stampKeys.current != nil && slices.ContainsFunc(from, func(o stamp.Source) bool { return o.Key == nil && strings.EqualFold(o.Topic, s.Group.Topic) }) {
@@ -62,8 +62,8 @@ func (p *Pipeline) sendsTo(o *reader) bool {
 		return false
 	}
 	return slices.ContainsFunc(p.routing.routes, func(r route) bool {
-		t, ok := r.to.(*messageTarget)
-		return ok && t.to.is(o.source.address())
+		t, ok := r.target.(*messageTarget)
+		return ok && t.addressee.is(o.source.address())
 	})
 }
 

@@ -62,7 +62,7 @@ func readStatement(n strictyaml.Node, rows rowTarget) *statementTarget {
 	}
 	for _, c := range declared {
 		if !slices.Contains(s.names, c.name) {
-			c.at.Fail("the statement does not use :%s", c.name)
+			c.node.Fail("the statement does not use :%s", c.name)
 		}
 	}
 	t.statement, t.mapping = s, newMapping("parameter", columns)

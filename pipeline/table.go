@@ -119,8 +119,8 @@ func (r *reader) readTable(n strictyaml.Node, rows rowTarget) *tableTarget {
 		n.Fail("has no columns: write them as NAME: {from: …, type: …}")
 	}
 	for _, c := range columns {
-		if array == nil && c.from.inElement() {
-			c.at.Fail("%s goes with the key each, the array whose elements have rows of their own", c.from)
+		if array == nil && c.origin.inElement() {
+			c.node.Fail("%s goes with the key each, the array whose elements have rows of their own", c.origin)
 		}
 	}
 	t.key = key.read(columns, r)

@@ -151,7 +151,7 @@ func equals(at *strictyaml.Node, path, value string) filter {
 		panic(err) // the path is a constant
 	}
 	f := filter{given: at, body: conditions{wanted: []wanted{{values: []string{value}}}}}
-	f.body.mapping = newMapping("value", []column{{name: path, at: *at, from: from, typ: typeText}})
+	f.body.mapping = newMapping("value", []column{{name: path, node: *at, origin: from, typ: typeText}})
 	return f
 }
 

@@ -41,7 +41,7 @@ type wantedRow []wantedValue
 type wantedValue struct {
 	name string
 	json json.RawMessage
-	at   strictyaml.Node
+	node strictyaml.Node
 }
 
 // Bounds of tests.
@@ -195,7 +195,7 @@ func (x *expectation) read(n strictyaml.Node) {
 // readWantedRow reads the values of a row.
 func readWantedRow(n strictyaml.Node) (row wantedRow) {
 	n.Each(func(name string, n strictyaml.Node) {
-		v := wantedValue{name: name, at: n}
+		v := wantedValue{name: name, node: n}
 		if n.JSON(&v.json) {
 			row = append(row, v)
 		}
@@ -230,7 +230,7 @@ func (r *reader) checkTests() {
 		for _, row := range x.rows {
 			for _, v := range row {
 				if known != nil && !slices.Contains(known, v.name) {
-					v.at.Fail("the mapping has no such column: it has %s", strings.Join(slices.Compact(known), ", "))
+					v.node.Fail("the mapping has no such column: it has %s", strings.Join(slices.Compact(known), ", "))
 				}
 			}
 		}
@@ -240,7 +240,7 @@ func (r *reader) checkTests() {
 // valueNames are the names of the values that a route's target gets of an event; nil: any.
 func (r *reader) valueNames(o route) []string {
 	var m *mapping
-	switch to := o.to.(type) {
+	switch to := o.target.(type) {
 	case *tableTarget:
 		m = to.mapping
 	case *statementTarget:
@@ -259,7 +259,7 @@ func (r *reader) valueNames(o route) []string {
 
 // table is the table of a route's insert; empty if its target is another.
 func (o route) table() string {
-	if t, ok := o.to.(*tableTarget); ok {
+	if t, ok := o.target.(*tableTarget); ok {
 		return t.table
 	}
 	return ""

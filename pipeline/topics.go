@@ -18,7 +18,7 @@ const maxLogs = 200
 // severalLogs are the topics, or the hubs, of a source that names several. The file has a pipeline
 // for each of them.
 type severalLogs struct {
-	at    *strictyaml.Node // nil: the source names one
+	node  *strictyaml.Node // nil: the source names one
 	names []string
 	one   string // the one that is read now; empty: the first
 }
@@ -36,7 +36,7 @@ func (s *severalLogs) read(n strictyaml.Node, readName func(strictyaml.Node, *st
 	if !ok {
 		return ""
 	}
-	s.at, s.names = &n, list
+	s.node, s.names = &n, list
 	return cmp.Or(s.one, list[0])
 }
 
@@ -85,13 +85,13 @@ func (r *reader) readPattern(n strictyaml.Node, t *kafkaTopic) {
 		n.Fail("%s: not a regular expression: %w", n.Shown(), err)
 		return
 	}
-	r.logs.at = &n
+	r.logs.node = &n
 	if names := r.matched[n.Place()]; len(names) > 0 {
 		r.logs.names = names
 		t.name = cmp.Or(r.logs.one, names[0])
 		return
 	}
-	t.name, t.at, t.pattern = text, n.Place(), &topicPattern{expression, text}
+	t.name, t.place, t.pattern = text, n.Place(), &topicPattern{expression, text}
 }
 
 // errUnresolved is why the topics of a pattern cannot be read.
@@ -110,9 +110,9 @@ func (f *File) Resolve(ctx context.Context) error {
 		}
 		names, err := t.matching(ctx)
 		if err != nil {
-			return p.problem(t.at, err)
+			return p.problem(t.place, err)
 		}
-		matched[t.at] = names
+		matched[t.place] = names
 	}
 	if len(matched) == 0 {
 		return nil

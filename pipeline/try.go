@@ -91,7 +91,7 @@ func (p *Pipeline) tryWhole(whole *sluice.Event) Tried {
 		t.fill(p.rollup.mapping, nil, whole)
 		return t
 	}
-	to := p.routing.routes[t.Route].to
+	to := p.routing.routes[t.Route].target
 	t.Kind = to.kind()
 	switch to := to.(type) {
 	case *tableTarget:
@@ -185,7 +185,7 @@ func (t *Tried) row(m *mapping, g guards, e *sluice.Event, picked []jsonpick.Val
 			continue
 		}
 		err := m.fillColumn(i, boxedOwn, g, values, picked, e)
-		v := TriedValue{Name: c.name, From: c.from.String(), Type: string(c.typ), Value: values[i], Err: err}
+		v := TriedValue{Name: c.name, From: c.origin.String(), Type: string(c.typ), Value: values[i], Err: err}
 		if _, v.Missing = v.Value.(missingValue); v.Missing {
 			v.Value = nil
 		}

@@ -88,7 +88,7 @@ func TestTryProvesNothing(t *testing.T) {
 	if _, err := p.Try(t.Context(), &sluice.Event{Body: []byte(`{"a":1}`)}); err != nil {
 		t.Fatal(err)
 	}
-	if p.routing.routes[0].to.mappings()[0].proof.worked.Load() || p.routing.proof.worked.Load() {
+	if p.routing.routes[0].target.mappings()[0].proof.worked.Load() || p.routing.proof.worked.Load() {
 		t.Error("an event that was tried counts as one that was handled")
 	}
 }

@@ -62,11 +62,11 @@ func (k *columnKinds) compareLabel(t *testing.T, kind string, s typeSample, stor
 // typeWorld is an empty database with a store, whose one partition commits.
 type typeWorld struct {
 	*columnKinds
-	db      *sql.DB
-	store   *sqlstore.Store
-	catalog catalog
-	lease   driver.Lease
-	at      driver.Position
+	db       *sql.DB
+	store    *sqlstore.Store
+	catalog  catalog
+	lease    driver.Lease
+	position driver.Position
 }
 
 func (e *testedEngine) newTypeWorld(t *testing.T) *typeWorld {
@@ -79,24 +79,24 @@ func (e *testedEngine) newTypeWorld(t *testing.T) *typeWorld {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.at = claimed.Position
+	w.position = claimed.Position
 	return w
 }
 
 // batch commits a batch.
 func (w *typeWorld) batch(t *testing.T, write func(ctx context.Context, tx *sqlstore.Tx) error) error {
-	to := driver.Position{Sequence: max(w.at.Sequence, -1) + 1}
-	err := w.store.Commit(t.Context(), driver.Step{Lease: w.lease, From: w.at, To: to}, write)
+	to := driver.Position{Sequence: max(w.position.Sequence, -1) + 1}
+	err := w.store.Commit(t.Context(), driver.Step{Lease: w.lease, From: w.position, To: to}, write)
 	if err == nil {
-		w.at = to
+		w.position = to
 	}
 	return err
 }
 
 var errBack = errors.New("that is all")
 
-// within returns what is in the table's rows after a write, which is rolled back.
-func (w *typeWorld) within(t *testing.T, table, kind string, rows int, write func(ctx context.Context, tx *sqlstore.Tx) error) (stored string, err error) {
+// try returns what is in the table's rows after a write, which is rolled back.
+func (w *typeWorld) try(t *testing.T, table, kind string, rows int, write func(ctx context.Context, tx *sqlstore.Tx) error) (stored string, err error) {
 	whole := w.batch(t, func(ctx context.Context, tx *sqlstore.Tx) error {
 		if err = write(ctx, tx); err != nil {
 			return err
@@ -122,7 +122,7 @@ func (w *typeWorld) compare(t *testing.T, count *typesCount, table, kind string,
 			continue
 		}
 		literal := w.literal(typ, s.text)
-		own, ownErr := w.within(t, table, kind, 1, func(ctx context.Context, tx *sqlstore.Tx) error {
+		own, ownErr := w.try(t, table, kind, 1, func(ctx context.Context, tx *sqlstore.Tx) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO "+table+" VALUES ("+literal+")")
 			return err
 		})
@@ -131,7 +131,7 @@ func (w *typeWorld) compare(t *testing.T, count *typesCount, table, kind string,
 			ways = ways[i/4%2:][:1]
 		}
 		for _, rows := range ways {
-			stored, err := w.within(t, table, kind, rows, func(ctx context.Context, tx *sqlstore.Tx) error {
+			stored, err := w.try(t, table, kind, rows, func(ctx context.Context, tx *sqlstore.Tx) error {
 				return handler(ctx, tx, sluice.Batch{Partition: "0", Events: slices.Repeat([]*sluice.Event{sampleEvent(s)}, rows)})
 			})
 			w.compareLabel(t, kind, s, stored, err)

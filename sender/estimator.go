@@ -96,7 +96,7 @@ func (e *Estimator) Partitions(ctx context.Context) ([]string, error) {
 
 // NewBatch implements [Transport].
 func (e *Estimator) NewBatch(_ context.Context, partition string) (Batch, error) {
-	return &estimatedBatch{by: e, partition: partition}, nil
+	return &estimatedBatch{estimator: e, partition: partition}, nil
 }
 
 // Send implements [Transport].
@@ -107,7 +107,7 @@ func (e *Estimator) Send(ctx context.Context, batch Batch) (Outcome, error) {
 
 // estimatedBatch is a batch of estimated size.
 type estimatedBatch struct {
-	by        *Estimator
+	estimator *Estimator
 	partition string
 	messages  []Message
 	size      int // bytes without the headers
@@ -116,16 +116,16 @@ type estimatedBatch struct {
 func (b *estimatedBatch) Len() int { return len(b.messages) }
 
 func (b *estimatedBatch) Bytes() int {
-	_, header := b.by.Learned()
+	_, header := b.estimator.Learned()
 	return b.bytes(header)
 }
 
 func (b *estimatedBatch) bytes(header int) int { return b.size + len(b.messages)*header }
 
 func (b *estimatedBatch) Add(m *Message) error {
-	limit, header := b.by.Learned()
-	n, size := len(b.messages)+1, b.size+b.by.cfg.Size(m)
-	if n > 1 && (size+n*header > limit || n > b.by.cfg.MaxMessages) {
+	limit, header := b.estimator.Learned()
+	n, size := len(b.messages)+1, b.size+b.estimator.cfg.Size(m)
+	if n > 1 && (size+n*header > limit || n > b.estimator.cfg.MaxMessages) {
 		return ErrTooLarge
 	}
 	b.messages, b.size = append(b.messages, *m), size
@@ -135,7 +135,7 @@ func (b *estimatedBatch) Add(m *Message) error {
 func (b *estimatedBatch) refusedAsTooLarge() {
 	largest := 0
 	for i := range b.messages {
-		largest = max(largest, b.by.cfg.Overhead(&b.messages[i]))
+		largest = max(largest, b.estimator.cfg.Overhead(&b.messages[i]))
 	}
-	b.by.estimate.refusedAsTooLarge(largest, b.bytes)
+	b.estimator.estimate.refusedAsTooLarge(largest, b.bytes)
 }

@@ -35,27 +35,27 @@ func TestIdleTransportReconnects(t *testing.T) {
 	}
 	defer toHub.Close(context.Background())
 	for name, service := range map[string]struct {
-		to    Transport
-		limit *time.Duration
-		drop  func() int
+		transport Transport
+		limit     *time.Duration
+		drop      func() int
 	}{
 		"Service Bus": {toBus, &toBus.idleLimit, bus.DropConnections},
 		"Event Hubs":  {toHub, &toHub.idleLimit, hub.DropConnections},
 	} {
 		t.Run(name, func(t *testing.T) {
 			send := func() Outcome {
-				partitions, err := service.to.Partitions(ctx)
+				partitions, err := service.transport.Partitions(ctx)
 				if err != nil {
 					t.Fatal(err)
 				}
-				batch, err := service.to.NewBatch(ctx, partitions[0])
+				batch, err := service.transport.NewBatch(ctx, partitions[0])
 				if err != nil {
 					t.Fatal(err)
 				}
 				if err := batch.Add(&Message{Body: []byte("body")}); err != nil {
 					t.Fatal(err)
 				}
-				outcome, _ := service.to.Send(ctx, batch)
+				outcome, _ := service.transport.Send(ctx, batch)
 				return outcome
 			}
 			if got := send(); got != OutcomeAccepted {

@@ -35,7 +35,7 @@ func (p *packer) send(ctx context.Context, b *packedBatch) (Outcome, error) {
 	e, estimated := b.Batch.(*estimatedBatch)
 	switch {
 	case outcome == OutcomeAccepted && estimated:
-		e.by.estimate.accepted(e.bytes)
+		e.estimator.estimate.accepted(e.bytes)
 	case outcome != OutcomeTooLarge || b.Len() < 2:
 	case estimated:
 		e.refusedAsTooLarge()

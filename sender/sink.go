@@ -106,7 +106,7 @@ type pending struct {
 	ctx     context.Context
 	message *Message
 	done    func(driver.WriteResult)
-	since   time.Time
+	queued  time.Time
 }
 
 // Submit queues a message and returns at once. The message must not be changed
@@ -118,7 +118,7 @@ type pending struct {
 // gets what the service answers, or an error after [SinkConfig.Timeout], even if
 // ctx ends: a message whose result is ctx's error is never sent later.
 func (s *Sink) Submit(ctx context.Context, m *Message, done func(driver.WriteResult)) {
-	p := &pending{ctx: ctx, message: m, done: done, since: time.Now()}
+	p := &pending{ctx: ctx, message: m, done: done, queued: time.Now()}
 	foreign := hasForeignStamp(ctx, m)
 	if len(s.cfg.StampKey) > 0 && !foreign {
 		stamp.Sign(m.Properties, s.cfg.StampKey)

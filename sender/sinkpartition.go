@@ -62,7 +62,7 @@ func (p *sinkPartition) awaitBatch() bool {
 			s.mu.Unlock()
 			return false
 		}
-		wait := s.cfg.FlushAfter - time.Since(p.queue[0].since)
+		wait := s.cfg.FlushAfter - time.Since(p.queue[0].queued)
 		if s.closed || p.fill > 0 && len(p.queue) >= p.fill {
 			wait = 0
 		}

@@ -50,5 +50,5 @@ func (s *Store) write(op Op, lease sluice.Lease, change func() error) error {
 	if f, found := s.Faults.(WriteFaults); found {
 		way = func(apply func() error) error { return f.Write(op, lease, apply) }
 	}
-	return s.through(way, change)
+	return s.route(way, change)
 }

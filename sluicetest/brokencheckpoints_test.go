@@ -83,7 +83,7 @@ func TestLeasedCheckpointsPass(t *testing.T) {
 		}
 		h := checkpointHarness(b)
 		h.Lease = func(ctx context.Context, _ bool, group sluice.Group, partition, owner string, above int64) (sluice.Lease, error) {
-			leases.edit(group, partition, func(l *lease) { l.until = time.Time{} })
+			leases.edit(group, partition, func(l *lease) { l.expires = time.Time{} })
 			return leases.Acquire(ctx, group, partition, owner, time.Minute, above)
 		}
 		return h

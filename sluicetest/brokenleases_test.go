@@ -68,7 +68,7 @@ func (b *bentLeases) edit(group sluice.Group, partition string, fn func(l *lease
 }
 
 // free lets a lease run out.
-func free(l *lease) { l.until = time.Time{} }
+func free(l *lease) { l.expires = time.Time{} }
 
 func TestLeasesSuiteCatches(t *testing.T) {
 	var drivers []suite.Broken[driver.LeaseStore]
@@ -137,7 +137,7 @@ func TestLeasesSuiteCatches(t *testing.T) {
 	add("looks first and takes later", func(b *bentLeases, good *Leases) {
 		b.acquire = func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
 			l := b.row(group, partition)
-			if l.owner != owner && time.Now().Before(l.until) {
+			if l.owner != owner && time.Now().Before(l.expires) {
 				return sluice.Lease{}, driver.ErrHeld
 			}
 			<-time.After(time.Millisecond)
@@ -166,8 +166,8 @@ func TestLeasesSuiteCatches(t *testing.T) {
 	add("renews what was released", func(b *bentLeases, good *Leases) {
 		b.renew = func(ctx context.Context, held sluice.Lease, ttl time.Duration) error {
 			b.edit(held.Group, held.Partition, func(l *lease) {
-				if l.is(held) && l.until.IsZero() {
-					l.until = time.Now()
+				if l.is(held) && l.expires.IsZero() {
+					l.expires = time.Now()
 				}
 			})
 			return good.Renew(ctx, held, ttl)
@@ -175,7 +175,7 @@ func TestLeasesSuiteCatches(t *testing.T) {
 	})
 	add("renews by owner alone", func(b *bentLeases, good *Leases) {
 		b.renew = func(ctx context.Context, held sluice.Lease, ttl time.Duration) error {
-			if l := b.row(held.Group, held.Partition); l.owner == held.Owner && !l.until.IsZero() {
+			if l := b.row(held.Group, held.Partition); l.owner == held.Owner && !l.expires.IsZero() {
 				held.Epoch = l.epoch
 			}
 			return good.Renew(ctx, held, ttl)
@@ -183,7 +183,7 @@ func TestLeasesSuiteCatches(t *testing.T) {
 	})
 	add("won't renew what has expired", func(b *bentLeases, good *Leases) {
 		b.renew = func(ctx context.Context, held sluice.Lease, ttl time.Duration) error {
-			if l := b.row(held.Group, held.Partition); !time.Now().Before(l.until) {
+			if l := b.row(held.Group, held.Partition); !time.Now().Before(l.expires) {
 				return sluice.ErrFenced
 			}
 			return good.Renew(ctx, held, ttl)
@@ -191,10 +191,10 @@ func TestLeasesSuiteCatches(t *testing.T) {
 	})
 	add("does not extend a lease", func(b *bentLeases, good *Leases) {
 		b.renew = func(ctx context.Context, held sluice.Lease, ttl time.Duration) error {
-			until := b.row(held.Group, held.Partition).until
+			until := b.row(held.Group, held.Partition).expires
 			err := good.Renew(ctx, held, ttl)
 			if err == nil {
-				b.edit(held.Group, held.Partition, func(l *lease) { l.until = until })
+				b.edit(held.Group, held.Partition, func(l *lease) { l.expires = until })
 			}
 			return err
 		}
@@ -209,11 +209,11 @@ func TestLeasesSuiteCatches(t *testing.T) {
 	})
 	add("adds renewals up", func(b *bentLeases, good *Leases) {
 		b.renew = func(ctx context.Context, held sluice.Lease, ttl time.Duration) error {
-			until := b.row(held.Group, held.Partition).until
+			until := b.row(held.Group, held.Partition).expires
 			err := good.Renew(ctx, held, ttl)
 			b.edit(held.Group, held.Partition, func(l *lease) {
-				if err == nil && until.After(l.until) {
-					l.until = until
+				if err == nil && until.After(l.expires) {
+					l.expires = until
 				}
 			})
 			return err

@@ -317,8 +317,8 @@ func TestSourceSuiteCatches(t *testing.T) {
 	add("reads over a gap", func(b *bentSource, good *Hub) {
 		b.read = func(ctx context.Context, r *reader, max int) ([]*sluice.Event, error) {
 			good.mu.Lock()
-			if r.log.first > r.at+1 {
-				r.at = r.log.first - 1
+			if r.log.first > r.sequence+1 {
+				r.sequence = r.log.first - 1
 			}
 			good.mu.Unlock()
 			return r.Read(ctx, max)
@@ -394,7 +394,7 @@ func TestSourceSuiteCatches(t *testing.T) {
 	add("evicts only who waits", func(b *bentSource, good *Hub) {
 		b.read = func(ctx context.Context, r *reader, max int) ([]*sluice.Event, error) {
 			good.mu.Lock()
-			if r.at == 0 && r.err != nil {
+			if r.sequence == 0 && r.err != nil {
 				r.err, r.gone = nil, nil
 			}
 			good.mu.Unlock()

@@ -148,8 +148,8 @@ func brokenSparseSources() (drivers []suite.Broken[storetest.SourceHarness]) {
 	add("reads on after a loss", func(b *bentSource, good *Hub) {
 		b.read = func(ctx context.Context, r *reader, max int) ([]*sluice.Event, error) {
 			good.mu.Lock()
-			if lost := r.err != nil && !errors.Is(r.err, sluice.ErrStolen) && r.at > r.log.last.Sequence-3; lost && len(r.log.readers) == 0 {
-				r.at, r.err, r.gone = r.log.last.Sequence-1, nil, make(chan struct{})
+			if lost := r.err != nil && !errors.Is(r.err, sluice.ErrStolen) && r.sequence > r.log.last.Sequence-3; lost && len(r.log.readers) == 0 {
+				r.sequence, r.err, r.gone = r.log.last.Sequence-1, nil, make(chan struct{})
 			}
 			good.mu.Unlock()
 			return r.Read(ctx, max)

@@ -16,15 +16,15 @@ import (
 
 // script is faults made of functions.
 type script struct {
-	before func(op Op, lease sluice.Lease) error
+	outage func(op Op, lease sluice.Lease) error
 	commit func(step driver.Step, apply func() error) error
 }
 
 func (s *script) Before(op Op, lease sluice.Lease) error {
-	if s.before == nil {
+	if s.outage == nil {
 		return nil
 	}
-	return s.before(op, lease)
+	return s.outage(op, lease)
 }
 
 func (s *script) Commit(step driver.Step, apply func() error) error {
@@ -58,19 +58,19 @@ func TestOutageOfEveryOperation(t *testing.T) {
 	h, store, s, a := scripted(t)
 	calls := map[Op]func(ctx context.Context) error{
 		OpClaim: func(ctx context.Context) error { _, err := store.Claim(ctx, a, ""); return err },
-		OpBegin: func(ctx context.Context) error { return store.Begin(ctx, a, at(9), at(10)) },
+		OpBegin: func(ctx context.Context) error { return store.Begin(ctx, a, positionAt(9), positionAt(10)) },
 		OpCommit: func(ctx context.Context) error {
-			return store.Commit(ctx, driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10"))
+			return store.Commit(ctx, driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, h.put("10"))
 		},
 		OpRecord: func(ctx context.Context) error {
-			return store.RecordAttempt(ctx, a, at(9), driver.AttemptRecord{Sequence: 10, Attempts: 1})
+			return store.RecordAttempt(ctx, a, positionAt(9), driver.AttemptRecord{Sequence: 10, Attempts: 1})
 		},
 		OpLeave:     func(ctx context.Context) error { return store.Leave(ctx, a) },
 		OpReadDedup: func(ctx context.Context) error { _, err := store.ReadDedup(ctx, testGroup, "0"); return err },
 		OpDue:       func(ctx context.Context) error { _, err := store.Due(ctx, testGroup, "0", 1); return err },
 		OpRead:      func(ctx context.Context) error { _, err := store.Read(ctx, testGroup); return err },
 		OpReset: func(ctx context.Context) error {
-			_, err := store.Reset(ctx, testGroup, "0", "", at(0), "set")
+			_, err := store.Reset(ctx, testGroup, "0", "", positionAt(0), "set")
 			return err
 		},
 		OpList: func(ctx context.Context) error {
@@ -86,7 +86,7 @@ func TestOutageOfEveryOperation(t *testing.T) {
 			_, err := store.Discard(ctx, testGroup, sluice.DeadLetterFilter{})
 			return err
 		},
-		OpAdvance:  func(ctx context.Context) error { return store.Advance(ctx, a, "incarnation 1", at(10), nil) },
+		OpAdvance:  func(ctx context.Context) error { return store.Advance(ctx, a, "incarnation 1", positionAt(10), nil) },
 		OpPark:     func(ctx context.Context) error { return store.Park(ctx, []sluice.DeadLetter{parked("0", 5)}) },
 		OpSettle:   func(ctx context.Context) error { return store.Settle(ctx, testGroup, []int64{1}, nil) },
 		OpSetAside: func(ctx context.Context) error { return store.SetAside(ctx, testGroup, "0", "", nil) },
@@ -100,7 +100,7 @@ func TestOutageOfEveryOperation(t *testing.T) {
 	before := h.progress(t)
 	for op, call := range calls {
 		var asked []Op
-		s.before = func(op Op, lease sluice.Lease) error {
+		s.outage = func(op Op, lease sluice.Lease) error {
 			asked = append(asked, op)
 			if lease.Group != testGroup {
 				t.Errorf("%s: asked about group %v", op, lease.Group)
@@ -112,7 +112,7 @@ func TestOutageOfEveryOperation(t *testing.T) {
 			t.Errorf("%s: asked about %v", op, asked)
 		}
 	}
-	s.before = nil
+	s.outage = nil
 	if after := h.progress(t); !reflect.DeepEqual(before, after) {
 		t.Errorf("outages changed %+v to %+v", before, after)
 	}
@@ -127,7 +127,7 @@ func TestOutageDuringTheHandler(t *testing.T) {
 		"turned": func(error) error { return errors.New("another error") },
 	} {
 		n := 0
-		s.before = func(op Op, lease sluice.Lease) error {
+		s.outage = func(op Op, lease sluice.Lease) error {
 			if op == OpInsert {
 				if n++; n == 2 {
 					return errCut
@@ -135,7 +135,7 @@ func TestOutageDuringTheHandler(t *testing.T) {
 			}
 			return nil
 		}
-		err := store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+		err := store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, func(ctx context.Context, tx *Tx) error {
 			if err := h.put("first")(ctx, tx); err != nil {
 				return err
 			}
@@ -151,29 +151,29 @@ func TestOutageDuringTheHandler(t *testing.T) {
 		}
 	}
 	h.effects(t)
-	h.stands(t, at(9))
+	h.stands(t, positionAt(9))
 }
 
 func TestCommitLost(t *testing.T) {
 	h, store, s, a := scripted(t)
 	s.commit = func(driver.Step, func() error) error { return errCut }
-	suite.ErrorIs(t, "commit", store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")), errCut)
+	suite.ErrorIs(t, "commit", store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, h.put("10")), errCut)
 	h.effects(t)
-	h.stands(t, at(9))
+	h.stands(t, positionAt(9))
 }
 
 func TestCommitUnanswered(t *testing.T) {
 	h, store, s, a := scripted(t)
 	s.commit = func(step driver.Step, apply func() error) error {
-		if step.To != at(10) {
+		if step.To != positionAt(10) {
 			t.Errorf("told of step %+v", step)
 		}
 		suite.NoError(t, "apply", apply())
 		return sluice.ErrUnknown
 	}
-	suite.ErrorIs(t, "commit", store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")), sluice.ErrUnknown)
+	suite.ErrorIs(t, "commit", store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, h.put("10")), sluice.ErrUnknown)
 	h.effects(t, "10")
-	h.stands(t, at(10))
+	h.stands(t, positionAt(10))
 }
 
 func TestCommitLate(t *testing.T) {
@@ -184,7 +184,7 @@ func TestCommitLate(t *testing.T) {
 			late, s.commit = apply, nil
 			return sluice.ErrUnknown
 		}
-		suite.ErrorIs(t, "commit", store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("late")), sluice.ErrUnknown)
+		suite.ErrorIs(t, "commit", store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, h.put("late")), sluice.ErrUnknown)
 		h.effects(t)
 		return h, store, a, late
 	}
@@ -195,19 +195,19 @@ func TestCommitLate(t *testing.T) {
 			t.Error("applied twice")
 		}
 		h.effects(t, "late")
-		if p := h.claim(t, a); p.Position != at(10) {
+		if p := h.claim(t, a); p.Position != positionAt(10) {
 			t.Errorf("claimed at %v after the late commit", p.Position)
 		}
 	})
 	t.Run("after a claim", func(t *testing.T) {
 		h, store, a, late := unknown(t)
-		if p := h.claim(t, a); p.Position != at(9) {
+		if p := h.claim(t, a); p.Position != positionAt(9) {
 			t.Errorf("claimed at %v before the late commit", p.Position)
 		}
 		if err := late(); err == nil {
 			t.Error("applied behind the claim's back")
 		}
-		suite.NoError(t, "commit again", store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("again")))
+		suite.NoError(t, "commit again", store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, h.put("again")))
 		h.effects(t, "again")
 	})
 	t.Run("after a claim that does not end it", func(t *testing.T) {
@@ -215,14 +215,14 @@ func TestCommitLate(t *testing.T) {
 		store.Unsafe.LateCommit = true
 		h.claim(t, a)
 		suite.NoError(t, "apply", late())
-		fenced(t, "commit again", store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("again")))
+		fenced(t, "commit again", store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, h.put("again")))
 		h.effects(t, "late")
 	})
 	t.Run("after the same step was done again", func(t *testing.T) {
 		h, store, a, late := unknown(t)
 		store.Unsafe.LateCommit = true
 		h.claim(t, a)
-		suite.NoError(t, "commit again", store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("again")))
+		suite.NoError(t, "commit again", store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, h.put("again")))
 		fenced(t, "apply", late())
 		h.effects(t, "again")
 	})
@@ -238,7 +238,7 @@ func TestCommitLate(t *testing.T) {
 func TestCommitAnsweredWithoutBeingApplied(t *testing.T) {
 	h, store, s, a := scripted(t)
 	s.commit = func(driver.Step, func() error) error { return nil }
-	if err := store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")); err == nil {
+	if err := store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, h.put("10")); err == nil {
 		t.Error("faults that answer for nothing are believed")
 	}
 }
@@ -247,9 +247,9 @@ func TestSplitCommitLeavesEffectsBehind(t *testing.T) {
 	h, store, s, a := scripted(t)
 	store.Unsafe.SplitCommit = true
 	s.commit = func(driver.Step, func() error) error { return errCut }
-	suite.ErrorIs(t, "commit", store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")), errCut)
+	suite.ErrorIs(t, "commit", store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, h.put("10")), errCut)
 	h.effects(t, "10")
-	h.stands(t, at(9))
+	h.stands(t, positionAt(9))
 }
 
 func TestWriteFaults(t *testing.T) {
@@ -260,7 +260,7 @@ func TestWriteFaults(t *testing.T) {
 	h.claim(t, a)
 	done := []driver.SequenceRange{{First: 12, Last: 13}}
 	calls := map[Op]func() error{
-		OpAdvance: func() error { return store.Advance(suite.Context(t), a, "incarnation 1", at(10), done) },
+		OpAdvance: func() error { return store.Advance(suite.Context(t), a, "incarnation 1", positionAt(10), done) },
 		OpPark:    func() error { return store.Park(suite.Context(t), []sluice.DeadLetter{parked("0", 5)}) },
 		OpSettle:  func() error { return store.Settle(suite.Context(t), testGroup, []int64{1}, nil) },
 	}
@@ -282,7 +282,7 @@ func TestWriteFaults(t *testing.T) {
 	done[0].Last = 99 // whoever sent it may use its memory again
 	suite.NoError(t, "a late advance", late[OpAdvance]())
 	suite.NoError(t, "a late park", late[OpPark]())
-	if p := h.claim(t, a); p.Position != at(10) || !slices.Equal(p.Done, []driver.SequenceRange{{First: 12, Last: 13}}) || len(h.list(t)) != 1 {
+	if p := h.claim(t, a); p.Position != positionAt(10) || !slices.Equal(p.Done, []driver.SequenceRange{{First: 12, Last: 13}}) || len(h.list(t)) != 1 {
 		t.Errorf("late writes left %+v, %v", p, h.list(t))
 	}
 	for _, op := range []Op{OpAdvance, OpPark} {
@@ -298,12 +298,12 @@ func TestWriteFaults(t *testing.T) {
 		t.Errorf("a late settle left %v", left)
 	}
 
-	suite.NoError(t, "advance", store.Advance(suite.Context(t), a, "incarnation 1", at(20), nil))
+	suite.NoError(t, "advance", store.Advance(suite.Context(t), a, "incarnation 1", positionAt(20), nil))
 	w.write = func(_ Op, _ sluice.Lease, apply func() error) error { late[OpAdvance] = apply; return errCut }
-	suite.ErrorIs(t, "advance", store.Advance(suite.Context(t), a, "incarnation 1", at(30), nil), errCut)
+	suite.ErrorIs(t, "advance", store.Advance(suite.Context(t), a, "incarnation 1", positionAt(30), nil), errCut)
 	h.claim(t, b)
 	fenced(t, "an advance that comes after another's claim", late[OpAdvance]())
-	if p := h.claim(t, b); p.Position != at(20) {
+	if p := h.claim(t, b); p.Position != positionAt(20) {
 		t.Errorf("it left %+v", p)
 	}
 	for op, call := range calls {

@@ -218,11 +218,11 @@ func (h *Hub) Seek(ctx context.Context, partition string, start sluice.Start, ep
 	}
 	switch start.Kind {
 	case driver.StartEarliest:
-		return p.before(p.first), nil
+		return p.positionBefore(p.first), nil
 	case driver.StartLatest:
 		return p.last, nil
 	case driver.StartSequence:
-		return p.before(max(start.Sequence, 0)), nil
+		return p.positionBefore(max(start.Sequence, 0)), nil
 	case driver.StartTime:
 		return p.search(start.Time, epoch)
 	case driver.StartAgo:
@@ -239,7 +239,7 @@ func (h *Hub) Seek(ctx context.Context, partition string, start sluice.Start, ep
 		if err := p.evict(epoch); err != nil {
 			return driver.Unset, err
 		}
-		return p.before(max((offset+step-1)/step, p.first)), nil
+		return p.positionBefore(max((offset+step-1)/step, p.first)), nil
 	}
 	return driver.Unset, fmt.Errorf("seek in partition %s: unknown kind of start %d: %w", p.id, start.Kind, sluice.ErrRefused)
 }
@@ -267,7 +267,7 @@ func (h *Hub) Open(ctx context.Context, partition string, after sluice.Position,
 	if err := p.evict(epoch); err != nil {
 		return nil, err
 	}
-	r := &reader{hub: h, log: p, epoch: epoch, at: after.Sequence, gone: make(chan struct{})}
+	r := &reader{hub: h, log: p, epoch: epoch, sequence: after.Sequence, gone: make(chan struct{})}
 	p.readers = append(p.readers, r)
 	return r, nil
 }
@@ -293,8 +293,8 @@ func (h *Hub) must(id string) *partition {
 	return p
 }
 
-// before is the position right before the event numbered n, or the end.
-func (p *partition) before(n int64) sluice.Position {
+// positionBefore is the position right before the event numbered n, or the end.
+func (p *partition) positionBefore(n int64) sluice.Position {
 	switch {
 	case n > p.last.Sequence:
 		return p.last
@@ -316,7 +316,7 @@ func (p *partition) search(t time.Time, epoch int64) (sluice.Position, error) {
 	if i < 0 {
 		return p.last, nil
 	}
-	return p.before(p.events[i].Sequence), nil
+	return p.positionBefore(p.events[i].Sequence), nil
 }
 
 // evict disconnects the readers for a link of this epoch, or refuses the link. One without an epoch
@@ -355,12 +355,12 @@ func (p *partition) wake() {
 // reader is a live link. Its err is guarded by the hub's lock and set before
 // gone is closed; at belongs to the goroutine that reads.
 type reader struct {
-	hub   *Hub
-	log   *partition
-	epoch int64
-	at    int64 // sequence number of the last event handed out
-	gone  chan struct{}
-	err   error
+	hub      *Hub
+	log      *partition
+	epoch    int64
+	sequence int64 // sequence number of the last event handed out
+	gone     chan struct{}
+	err      error
 
 	silent bool // see Hub.Silence; guarded by the hub's lock
 
@@ -402,19 +402,19 @@ func (r *reader) take(limit int) ([]*sluice.Event, <-chan struct{}, error) {
 		return nil, nil, nil
 	case r.err != nil:
 		return nil, nil, r.err
-	case r.at < p.first-1 && r.hub.lenient && len(p.events) == 0:
+	case r.sequence < p.first-1 && r.hub.lenient && len(p.events) == 0:
 		return nil, p.grown, nil
-	case r.at < p.first-1:
-		err := &driver.RetentionError{Partition: p.id, After: r.at, First: p.first}
+	case r.sequence < p.first-1:
+		err := &driver.RetentionError{Partition: p.id, After: r.sequence, First: p.first}
 		p.detach(err)
 		return nil, nil, err
-	case r.at == p.last.Sequence:
+	case r.sequence == p.last.Sequence:
 		return nil, p.grown, nil
 	}
 	if r.hub.sparse {
 		return r.takeSparse(limit), nil, nil
 	}
-	held := p.events[r.at+1-p.first:]
+	held := p.events[r.sequence+1-p.first:]
 	held = held[:min(limit, len(held))]
 	var events []*sluice.Event
 	for bytes := 0; len(events) < len(held); {
@@ -424,7 +424,7 @@ func (r *reader) take(limit int) ([]*sluice.Event, <-chan struct{}, error) {
 		}
 		events = append(events, clone(e))
 	}
-	r.at += int64(len(events))
+	r.sequence += int64(len(events))
 	return events, nil, nil
 }
 

@@ -50,21 +50,21 @@ type lease struct {
 	owner   string
 	epoch   int64
 	renewed time.Time
-	until   time.Time // the zero time: released
+	expires time.Time // the zero time: released
 	began   string
 }
 
-// at returns a lease, or nil, and the time. A lease that was renewed in the
+// lookup returns a lease, or nil, and the time. A lease that was renewed in the
 // future, before the clock was set back, is renewed now. The caller holds the lock.
-func (s *Leases) at(at place) (*lease, time.Time) {
+func (s *Leases) lookup(at place) (*lease, time.Time) {
 	now := time.Now()
 	if s.Now != nil {
 		now = s.Now()
 	}
 	l := s.leases[at]
 	if l != nil && l.renewed.After(now) {
-		if !l.until.IsZero() {
-			l.until = now.Add(l.until.Sub(l.renewed))
+		if !l.expires.IsZero() {
+			l.expires = now.Add(l.expires.Sub(l.renewed))
 		}
 		l.renewed = now
 	}
@@ -82,7 +82,7 @@ func (s *Leases) Acquire(ctx context.Context, group sluice.Group, partition, own
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := place{group, partition}
-	l, now := s.at(at)
+	l, now := s.lookup(at)
 	switch {
 	case l == nil:
 		if s.leases == nil {
@@ -90,14 +90,14 @@ func (s *Leases) Acquire(ctx context.Context, group sluice.Group, partition, own
 		}
 		l = &lease{}
 		s.leases[at] = l
-	case l.owner != owner && now.Before(l.until):
-		return sluice.Lease{}, fmt.Errorf("partition %s, held by %s for another %v: %w", partition, l.owner, l.until.Sub(now), driver.ErrHeld)
+	case l.owner != owner && now.Before(l.expires):
+		return sluice.Lease{}, fmt.Errorf("partition %s, held by %s for another %v: %w", partition, l.owner, l.expires.Sub(now), driver.ErrHeld)
 	}
 	epoch := max(l.epoch, above) + 1
 	if s.Unsafe.SameEpoch {
 		epoch = max(l.epoch, 1)
 	}
-	*l = lease{owner: owner, epoch: epoch, renewed: now, until: now.Add(ttl), began: l.began}
+	*l = lease{owner: owner, epoch: epoch, renewed: now, expires: now.Add(ttl), began: l.began}
 	return sluice.Lease{Group: group, Partition: partition, Owner: owner, Epoch: epoch, Began: l.began}, nil
 }
 
@@ -108,11 +108,11 @@ func (s *Leases) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duratio
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, now := s.at(place{lease.Group, lease.Partition})
-	if !l.is(lease) || l.until.IsZero() {
+	l, now := s.lookup(place{lease.Group, lease.Partition})
+	if !l.is(lease) || l.expires.IsZero() {
 		return fmt.Errorf("renew lease on partition %s in epoch %d: %w", lease.Partition, lease.Epoch, sluice.ErrFenced)
 	}
-	l.renewed, l.until = now, now.Add(ttl)
+	l.renewed, l.expires = now, now.Add(ttl)
 	return nil
 }
 
@@ -148,7 +148,7 @@ func (s *Leases) Release(ctx context.Context, lease sluice.Lease) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.leases[place{lease.Group, lease.Partition}]; l.is(lease) {
-		l.until = time.Time{}
+		l.expires = time.Time{}
 	}
 	return nil
 }
@@ -165,13 +165,13 @@ func (s *Leases) List(ctx context.Context, group sluice.Group) ([]driver.LeaseIn
 		if at.group != group {
 			continue
 		}
-		l, now := s.at(at)
+		l, now := s.lookup(at)
 		info := driver.LeaseInfo{
 			Lease:   sluice.Lease{Group: group, Partition: at.partition, Owner: l.owner, Epoch: l.epoch, Began: l.began},
 			Renewed: l.renewed,
 		}
-		if !l.until.IsZero() {
-			info.Remaining = l.until.Sub(now)
+		if !l.expires.IsZero() {
+			info.Remaining = l.expires.Sub(now)
 		}
 		list = append(list, info)
 	}

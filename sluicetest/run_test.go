@@ -106,12 +106,12 @@ func TestRunTakesAllPartitions(t *testing.T) {
 }
 
 // outage makes the store fail for a while.
-type outage struct{ until time.Time }
+type outage struct{ end time.Time }
 
 var errDown = errors.New("the database is down")
 
 func (o outage) Before(op sluicetest.Op, _ sluice.Lease) error {
-	if op != sluicetest.OpRead && time.Now().Before(o.until) {
+	if op != sluicetest.OpRead && time.Now().Before(o.end) {
 		return errDown
 	}
 	return nil
@@ -122,7 +122,7 @@ func (o outage) Commit(_ driver.Step, apply func() error) error { return apply()
 func TestRunInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		store := &sluicetest.Store{Faults: outage{until: began.Add(10 * time.Second)}}
+		store := &sluicetest.Store{Faults: outage{end: began.Add(10 * time.Second)}}
 		result := sluicetest.Run(t, store, saveOrder, sluicetest.Bodies(`{"id":1}`, `{"id":2}`), nil)
 		if n := len(store.Rows("orders")); n != 2 || len(result.DeadLetters) != 0 {
 			t.Errorf("%d orders and %d dead letters after an outage, want 2 and none", n, len(result.DeadLetters))

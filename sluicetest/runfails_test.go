@@ -29,7 +29,7 @@ func TestRunFailsWhereTheHandlerEndsItsTransaction(t *testing.T) {
 func TestRunSaysWhatIsWrong(t *testing.T) {
 	insert := sluice.Each(func(_ context.Context, tx *Tx, e *sluice.Event) error { return tx.Insert("rows", string(e.Body)) })
 	down := func(store *Store) {
-		store.Faults = &script{before: func(op Op, _ sluice.Lease) error {
+		store.Faults = &script{outage: func(op Op, _ sluice.Lease) error {
 			if op == OpCommit {
 				return errors.New("the database is down")
 			}

@@ -51,7 +51,7 @@ func (h *Hub) Truncate(partition string, end int64) {
 		p.last = sluice.Position{Sequence: end - 1, Offset: epochText(p.epochOf(end - 1))}
 	}
 	p.epochs = append(p.epochs, p.last.Sequence+1)
-	if slices.ContainsFunc(p.readers, func(r *reader) bool { return r.at >= end }) {
+	if slices.ContainsFunc(p.readers, func(r *reader) bool { return r.sequence >= end }) {
 		p.detach(fmt.Errorf("partition %s: its leader has changed and has no event %d", p.id, end))
 	}
 }
@@ -98,14 +98,14 @@ func setProperties(e *sluice.Event) {
 // numbers without events follow. Some of the other runs of such numbers have a marker too.
 func (r *reader) takeSparse(limit int) (events []*sluice.Event) {
 	p, bytes := r.log, 0
-	held := p.events[r.at+1-p.first:]
+	held := p.events[r.sequence+1-p.first:]
 	for i, e := range held {
 		if bytes += e.Size(); len(events) == limit || !fits(bytes, len(events)) {
 			break
 		}
 		last := i == len(held)-1
 		r.passed.Add(e.Passed)
-		if r.at = e.Sequence; !e.Control || last || !held[i+1].Control && e.Sequence%3 == 0 {
+		if r.sequence = e.Sequence; !e.Control || last || !held[i+1].Control && e.Sequence%3 == 0 {
 			e = clone(e)
 			e.Passed = nil
 			if passed := r.passed; passed.Total() > 0 {

@@ -151,12 +151,12 @@ func (s *Store) send(step driver.Step, claim int, writes []write) error {
 	if s.Faults != nil {
 		way = func(apply func() error) error { return s.Faults.Commit(step, apply) }
 	}
-	return s.through(way, func() error { return s.apply(step, claim, writes) })
+	return s.route(way, func() error { return s.apply(step, claim, writes) })
 }
 
-// through takes a change to the database on the way that Faults have for it,
+// route takes a change to the database on the way that Faults have for it,
 // nil if they have none. The change is made with the lock held.
-func (s *Store) through(way func(apply func() error) error, change func() error) error {
+func (s *Store) route(way func(apply func() error) error, change func() error) error {
 	sent := false
 	apply := func() error {
 		s.mu.Lock()

@@ -16,7 +16,7 @@ import (
 // testGroup is the group that the suites of storetest use.
 var testGroup = sluice.Group{Namespace: "ns", Topic: "flights/x", Name: "$Default"}
 
-func at(sequence int64) sluice.Position {
+func positionAt(sequence int64) sluice.Position {
 	return sluice.Position{Sequence: sequence, Offset: fmt.Sprintf("offset %d", sequence)}
 }
 
@@ -55,7 +55,7 @@ func (f fixture) begin(t testing.TB) sluice.Lease {
 	t.Helper()
 	l := leaseOf("0", "a", 1)
 	f.claim(t, l)
-	suite.NoError(t, "commit", f.Commit(suite.Context(t), driver.Step{Lease: l, From: driver.Unset, To: at(9)}, nil))
+	suite.NoError(t, "commit", f.Commit(suite.Context(t), driver.Step{Lease: l, From: driver.Unset, To: positionAt(9)}, nil))
 	return l
 }
 

@@ -18,7 +18,7 @@ type Tx struct {
 	lease sluice.Lease
 
 	mu     sync.Mutex
-	over   bool
+	ended  bool
 	broken error // an outage during the transaction
 	writes []write
 	ran    sqlshape.Log // a table's name for each insert that succeeded
@@ -41,7 +41,7 @@ func (e *StatementError) Unwrap() error { return e.Err }
 func handlerError(err error) error {
 	failed := &driver.HandlerError{Err: err}
 	if refused, ok := errors.AsType[*StatementError](err); ok && !errors.Is(err, driver.ErrRejected) {
-		failed.Statements = []string{sqlshape.Of(refused.Table)}
+		failed.Statements = []string{sqlshape.Words(refused.Table)}
 	}
 	return failed
 }
@@ -83,7 +83,7 @@ func (tx *Tx) insert(w write) error {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
 	switch {
-	case tx.over:
+	case tx.ended:
 		return errors.New("insert: the transaction is over")
 	case tx.broken != nil:
 		return tx.broken
@@ -108,7 +108,7 @@ func (tx *Tx) insert(w write) error {
 func (tx *Tx) end() error {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
-	tx.over = true
+	tx.ended = true
 	return tx.broken
 }
 

@@ -35,7 +35,7 @@ func BenchmarkCommit(b *testing.B) {
 					rows[i] = []any{"0", done, body}
 					done++
 				}
-				to := at(int64(done))
+				to := positionAt(int64(done))
 				if err := s.Commit(b.Context(), driver.Step{Lease: l, From: from, To: to}, func(ctx context.Context, tx *Tx) error {
 					return tx.Insert(ctx, "rows", columns, rows)
 				}); err != nil {

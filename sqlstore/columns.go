@@ -29,10 +29,10 @@ func (t *Tx) Columns(ctx context.Context, table string) ([]tables.Column, error)
 
 // pin is a table whose columns a transaction relies on.
 type pin struct {
-	table   string
-	columns []tables.Column
-	before  bool     // an earlier transaction has committed with these columns
-	names   []string // of the columns that it writes to
+	table     string
+	columns   []tables.Column
+	committed bool     // an earlier transaction has committed with these columns
+	names     []string // of the columns that it writes to
 }
 
 // pin returns what the transaction takes the columns of a table to be.
@@ -50,7 +50,7 @@ func (t *Tx) pin(ctx context.Context, table string) (*pin, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pins = append(t.pins, &pin{table: table, columns: columns, before: before})
+	t.pins = append(t.pins, &pin{table: table, columns: columns, committed: before})
 	return t.pins[len(t.pins)-1], nil
 }
 
@@ -84,7 +84,7 @@ func (t *Tx) writing(ctx context.Context, table string, columns []string, write 
 	if err = write(); err == nil || len(p.columns) == 0 {
 		return err
 	}
-	if changed := t.known.changed(ctx, t.dialect.catalog(), t.of, p); changed != nil {
+	if changed := t.known.changed(ctx, t.dialect.catalog(), t.transaction, p); changed != nil {
 		return changed
 	}
 	return err
@@ -118,8 +118,8 @@ func (s *Store) changed(ctx context.Context, t *transaction) error {
 
 // knownColumns are the columns of tables as the last transaction that has committed found them.
 type knownColumns struct {
-	mu sync.Mutex
-	of map[string]*knownTable
+	mu     sync.Mutex
+	tables map[string]*knownTable
 }
 
 // knownTable is what is known of a table.
@@ -133,7 +133,7 @@ type knownTable struct {
 // earlier transaction has committed with them. It is an error, once, if they have changed.
 func (k *knownColumns) read(table string, read func() ([]tables.Column, error)) (columns []tables.Column, before bool, err error) {
 	k.mu.Lock()
-	known := k.of[table]
+	known := k.tables[table]
 	if known != nil && !known.doubtful {
 		defer k.mu.Unlock()
 		return known.columns, true, nil
@@ -154,7 +154,7 @@ func (k *knownColumns) report(table string, was, is []tables.Column) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	known := k.of[table]
+	known := k.tables[table]
 	if known == nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (k *knownColumns) report(table string, was, is []tables.Column) error {
 // table.
 func (k *knownColumns) changed(ctx context.Context, c *tables.Catalog, t *transaction, p *pin) error {
 	now, err := c.Columns(ctx, t, p.table)
-	if err != nil && p.before {
+	if err != nil && p.committed {
 		now, err = c.Columns(ctx, t.reader, p.table)
 	}
 	if err != nil {
@@ -188,12 +188,12 @@ func (k *knownColumns) learn(pins []*pin, committed bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, p := range pins {
-		switch known := k.of[p.table]; {
+		switch known := k.tables[p.table]; {
 		case committed && len(p.columns) > 0:
-			if k.of == nil {
-				k.of = make(map[string]*knownTable)
+			if k.tables == nil {
+				k.tables = make(map[string]*knownTable)
 			}
-			k.of[p.table] = &knownTable{columns: p.columns}
+			k.tables[p.table] = &knownTable{columns: p.columns}
 		case known != nil:
 			known.doubtful = true
 		}

@@ -19,7 +19,7 @@ func TestColumnsAfterAFailure(t *testing.T) {
 	broken := errors.New("by the handler")
 	id := 0
 	write := func(fail error) error {
-		return s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(9)}, func(ctx context.Context, tx *Tx) error {
+		return s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(9)}, func(ctx context.Context, tx *Tx) error {
 			id++
 			if err := tx.Insert(ctx, "written", []string{"id", "c"}, [][]any{{id, "1"}}); err != nil {
 				return err

@@ -43,7 +43,7 @@ func handlerKept(err error) error {
 // session or will end it; what it has kept then is not known.
 func (s *Store) kept(t *transaction) bool {
 	kept := false
-	_ = s.within(context.Background(), func(ctx context.Context) (err error) {
+	_ = s.bounded(context.Background(), func(ctx context.Context) (err error) {
 		kept, err = s.dialect.kept(ctx, t.conn)
 		return err
 	})
@@ -82,7 +82,7 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 			s.known.learn(t.pins, err == nil)
 		}
 	}()
-	err = s.within(ctx, func(ctx context.Context) error {
+	err = s.bounded(ctx, func(ctx context.Context) error {
 		return s.fence(ctx, t, step)
 	})
 	if err == nil && fn != nil {
@@ -99,7 +99,7 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 	if err != nil || step.DryRun {
 		return err
 	}
-	err = s.within(ctx, func(ctx context.Context) error {
+	err = s.bounded(ctx, func(ctx context.Context) error {
 		if err := s.settle(ctx, t, step); err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func (s *Store) moveIntact(ctx context.Context, t *transaction, step driver.Step
 		return false, nil
 	}
 	args := slices.Concat([]any{t.mark, step.To.Sequence, clean(step.To.Offset)}, leaseArgs(step.Lease), []any{step.From.Sequence})
-	err = s.within(ctx, func(ctx context.Context) (err error) {
+	err = s.bounded(ctx, func(ctx context.Context) (err error) {
 		var row int
 		moved, err = one(ctx, t, s.sql.MoveIntact+t.unchanged(s.dialect), args, &row)
 		return err
@@ -169,7 +169,7 @@ func (s *Store) moveIntact(ctx context.Context, t *transaction, step driver.Step
 // handle runs the handler, and finds out whether the handler or the database failed.
 func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn func(*Tx) error) error {
 	t.watch.guard()
-	tx := &Tx{tx: t.Tx, of: t, dialect: s.dialect, safe: &s.safe, known: &s.known}
+	tx := &Tx{tx: t.Tx, transaction: t, dialect: s.dialect, safe: &s.safe, known: &s.known}
 	defer tx.close()
 	began := time.Now()
 	err := fn(tx)
@@ -203,7 +203,7 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 				return s.moveFailed(ctx, step, took, failed)
 			}
 		}
-		switch ended := s.within(ctx, func(ctx context.Context) error { return s.dialect.intact(ctx, t) }); ended {
+		switch ended := s.bounded(ctx, func(ctx context.Context) error { return s.dialect.intact(ctx, t) }); ended {
 		case nil:
 		case errEnded:
 			return handlerEnded(err)
@@ -252,9 +252,9 @@ func (s *Store) refused(t *transaction, err error, aborted bool) []string {
 	case errors.Is(err, driver.ErrRejected):
 		return nil
 	case f.open():
-		return []string{sqlshape.Of(cmp.Or(text, sqlshape.Unseen))}
+		return []string{sqlshape.Words(cmp.Or(text, sqlshape.Unseen))}
 	case f == faultStatement && why != nil && (aborted || strings.Contains(err.Error(), why.Error())):
-		return []string{sqlshape.Of(text)}
+		return []string{sqlshape.Words(text)}
 	}
 	return nil // among them the errors of a handler that has got over such a failure
 }
@@ -305,7 +305,7 @@ func (s *Store) checkDeferred(ctx context.Context, t *transaction, step driver.S
 	if s.sql.CheckDeferred == "" {
 		return nil
 	}
-	err := s.within(ctx, func(ctx context.Context) error { _, err := t.ExecContext(ctx, s.sql.CheckDeferred); return err })
+	err := s.bounded(ctx, func(ctx context.Context) error { _, err := t.ExecContext(ctx, s.sql.CheckDeferred); return err })
 	switch {
 	case err == nil:
 		return nil

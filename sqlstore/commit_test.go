@@ -26,7 +26,7 @@ func begun(t testing.TB, cfg *Config) (*Store, driver.Lease) {
 	if _, err := s.Claim(t.Context(), l, "i"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: driver.Unset, To: at(9)}, nil); err != nil {
+	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: driver.Unset, To: positionAt(9)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	return s, l
@@ -44,7 +44,7 @@ func untouched(t testing.TB, what string, s *Store, l driver.Lease) {
 		if want != nil {
 			break
 		}
-		if err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+		if err := s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(10)}, func(ctx context.Context, tx *Tx) error {
 			return put(ctx, tx, "next")
 		}); err != nil {
 			t.Fatalf("%s: the next step: %v", what, err)
@@ -95,7 +95,7 @@ func TestHandlerEndsTransaction(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			s, l := begun(t, nil)
-			err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10), DeadLetters: []driver.DeadLetter{{Group: group}}}, func(ctx context.Context, tx *Tx) error {
+			err := s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(10), DeadLetters: []driver.DeadLetter{{Group: group}}}, func(ctx context.Context, tx *Tx) error {
 				if err := put(ctx, tx, "before"); err != nil {
 					return err
 				}
@@ -126,7 +126,7 @@ func TestHandlerEndsTransaction(t *testing.T) {
 func TestHandlerCancelsStatement(t *testing.T) {
 	need.RealTime(t)
 	s, l := begun(t, nil)
-	err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+	err := s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(10)}, func(ctx context.Context, tx *Tx) error {
 		if err := put(ctx, tx, "before"); err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func TestHandlerCancelsStatement(t *testing.T) {
 // Savepoints are the handler's own affair.
 func TestHandlerSavepoints(t *testing.T) {
 	s, l := begun(t, nil)
-	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(10)}, func(ctx context.Context, tx *Tx) error {
 		for _, query := range []string{
 			"SAVEPOINT a", "INSERT INTO effects (key) VALUES ('undone')", "ROLLBACK TO a", "RELEASE a",
 			"SAVEPOINT b", "INSERT INTO effects (key) VALUES ('kept')", "RELEASE b",
@@ -168,7 +168,7 @@ func TestHandlerSavepoints(t *testing.T) {
 func TestHandlerLeaks(t *testing.T) {
 	s, l := begun(t, nil)
 	var late *sql.Stmt
-	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(10)}, func(ctx context.Context, tx *Tx) error {
 		for range 3 {
 			if err := put(ctx, tx, "kept"); err != nil {
 				return err
@@ -201,7 +201,7 @@ func TestHandlerPanics(t *testing.T) {
 				t.Error("the panic did not come through")
 			}
 		}()
-		s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+		s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(10)}, func(ctx context.Context, tx *Tx) error {
 			put(ctx, tx, "bad")
 			panic("no")
 		})
@@ -219,7 +219,7 @@ func TestHandlerBesideItsTx(t *testing.T) {
 		"event 3":  func(err error) error { return &driver.EventError{Index: 3, Err: err} },
 		"rejected": driver.Reject,
 	} {
-		err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+		err := s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(10)}, func(ctx context.Context, tx *Tx) error {
 			_, err := beside.ExecContext(ctx, "INSERT INTO effects (key) VALUES ('beside')")
 			return wrap(err)
 		})
@@ -236,7 +236,7 @@ func TestHandlerBesideItsTx(t *testing.T) {
 
 func TestUnknownTable(t *testing.T) {
 	s, l := begun(t, nil)
-	err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+	err := s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(10)}, func(ctx context.Context, tx *Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)")
 		return err
 	})
@@ -249,7 +249,7 @@ func TestUnknownTable(t *testing.T) {
 func TestForeignKeys(t *testing.T) {
 	for _, column := range []string{"now", "later"} {
 		s, l := begun(t, nil)
-		err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+		err := s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(10)}, func(ctx context.Context, tx *Tx) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO children ("+column+") VALUES (404)")
 			if (err != nil) != (column == "now") {
 				t.Errorf("%s: %v", column, err)
@@ -266,7 +266,7 @@ func TestForeignKeys(t *testing.T) {
 // Leases go on while a handler holds the database.
 func TestLeasesBesideHandler(t *testing.T) {
 	s, l := begun(t, nil)
-	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(10)}, func(ctx context.Context, tx *Tx) error {
 		lease, err := s.Leases().Acquire(ctx, group, "0", "a", time.Hour, 0)
 		if err != nil {
 			return err
@@ -286,11 +286,11 @@ func TestLeasesBesideHandler(t *testing.T) {
 func TestCancelledAtAnyTime(t *testing.T) {
 	need.RealTime(t)
 	s, l := begun(t, nil)
-	from, done, cut, random := at(9), 0, 0, need.Rand(t)
+	from, done, cut, random := positionAt(9), 0, 0, need.Rand(t)
 	for i := 0; i < 300 || cut == 0 || done == 0; i++ {
 		ctx, cancel := context.WithCancel(t.Context())
 		timer := time.AfterFunc(time.Duration(random.Int64N(int64(2*time.Millisecond))), cancel)
-		to := at(from.Sequence + 1)
+		to := positionAt(from.Sequence + 1)
 		err := s.Commit(ctx, driver.Step{Lease: l, From: from, To: to}, func(ctx context.Context, tx *Tx) error {
 			return tx.Insert(ctx, "effects", []string{"key", "part"}, rowsOf(fmt.Sprint(to), 100, 20))
 		})

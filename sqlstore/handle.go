@@ -88,16 +88,16 @@ func (h *handleConnector) Connect(ctx context.Context) (driver.Conn, error) {
 
 // handleConn is a borrowed connection.
 type handleConn struct {
-	handle *handleConnector
-	self   fullConn // of the handle's kind
-	conn   *sql.Conn
-	used   bool // a statement has been answered
-	within bool // a transaction that BeginTx has begun
-	broken bool // it must not be used again
+	handle        *handleConnector
+	self          fullConn // of the handle's kind
+	conn          *sql.Conn
+	used          bool // a statement has been answered
+	inTransaction bool // a transaction that BeginTx has begun
+	broken        bool // it must not be used again
 	// changed: begin has set something in the session.
 	changed bool
-	// over is closed when a call that was given up has ended; nil: none was.
-	over   chan struct{}
+	// done is closed when a call that was given up has ended; nil: none was.
+	done   chan struct{}
 	failed *pgconn.PgError // the last one in the transaction
 	tx     *sql.Tx         // that of begin; nil: it sends a text
 }
@@ -132,7 +132,7 @@ func call[T any](ctx context.Context, c *handleConn, do func() (T, error)) (T, e
 	}
 	var none T
 	switch {
-	case c.over != nil:
+	case c.done != nil:
 		return none, errGivenUp
 	case c.broken:
 		return none, sql.ErrConnDone
@@ -154,7 +154,7 @@ func call[T any](ctx context.Context, c *handleConn, do func() (T, error)) (T, e
 		select {
 		case r = <-results:
 		case <-late.C:
-			c.over = over
+			c.done = over
 			return none, fmt.Errorf("%w: %w", ctx.Err(), errGivenUp)
 		}
 	}
@@ -216,7 +216,7 @@ func (c *handleConn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx
 	for stale := 2 + c.handle.db.Stats().OpenConnections; ; stale-- {
 		err := c.handle.kind.begin(ctx, c)
 		if err == nil {
-			c.within = true
+			c.inTransaction = true
 			return handleTx{c}, nil
 		}
 		if c.used || stale == 0 || ctx.Err() != nil || c.handle.fault(err) != faultBroken {
@@ -242,7 +242,7 @@ func (t handleTx) end(how string) error {
 	c := t.conn
 	ctx, cancel := context.WithTimeout(context.Background(), c.handle.patience)
 	defer cancel()
-	c.within = false
+	c.inTransaction = false
 	err := c.handle.kind.end(ctx, c, how)
 	if err == nil {
 		return nil
@@ -269,14 +269,14 @@ func (c *handleConn) Ping(ctx context.Context) error {
 func (*handleConn) ResetSession(context.Context) error { return nil }
 
 // IsValid implements [driver.Validator].
-func (c *handleConn) IsValid() bool { return !c.broken && c.over == nil }
+func (c *handleConn) IsValid() bool { return !c.broken && c.done == nil }
 
 // CheckNamedValue leaves it to the handle's driver how a Go value becomes an argument.
 func (*handleConn) CheckNamedValue(*driver.NamedValue) error { return nil }
 
 // Close gives the connection back to the handle, or has the handle close it.
 func (c *handleConn) Close() error {
-	if c.within && c.IsValid() {
+	if c.inTransaction && c.IsValid() {
 		_ = handleTx{c}.end("ROLLBACK") // else it is broken
 	}
 	if c.IsValid() {
@@ -299,11 +299,11 @@ func (c *handleConn) giveBack() {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		_ = conn.Close()
 	}
-	if c.over == nil {
+	if c.done == nil {
 		discard()
 		return
 	}
-	over := c.over
+	over := c.done
 	go func() { // it holds a connection of the handle until its driver returns
 		<-over
 		discard()

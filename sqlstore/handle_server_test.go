@@ -62,7 +62,7 @@ func TestPostgresHandle(t *testing.T) {
 		var silent silenced
 		storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
 			s, _, silence := proxied(t, schema(t), nil)
-			return silent.of(s, silence)
+			return silent.leasesOf(s, silence)
 		}, &storetest.LeasesConfig{Silence: silent.silence})
 	})
 }
@@ -142,7 +142,7 @@ func TestMariaDBHandle(t *testing.T) {
 		var silent silenced
 		storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
 			s, _, silence := linked(t, mariadbtest.Database(t), nil)
-			return silent.of(s, silence)
+			return silent.leasesOf(s, silence)
 		}, &storetest.LeasesConfig{Silence: silent.silence})
 	})
 }
@@ -282,7 +282,7 @@ func TestPostgresHandleStale(t *testing.T) {
 		_, err := other.DB().ExecContext(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name <> 'sluice'")
 		suite.NoError(t, "end the sessions", err)
 		lease := nextEpoch(t, other)
-		err = s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, func(ctx context.Context, tx *Tx) error { return postgresPut(ctx, tx, "x") })
+		err = s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: positionAt(9)}, func(ctx context.Context, tx *Tx) error { return postgresPut(ctx, tx, "x") })
 		suite.NoError(t, "step on a connection that was ended", err)
 	}
 }

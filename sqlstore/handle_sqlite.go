@@ -121,7 +121,7 @@ func (c *sqliteHandleConn) QueryContext(ctx context.Context, query string, args 
 // check finds out whether an error has ended the transaction, as a conflict clause does: whatever
 // follows would be committed by itself. BEGIN fails inside a transaction.
 func (c *sqliteHandleConn) check(ctx context.Context, err error) {
-	if err == nil || !c.within || !c.IsValid() || c.watch == nil {
+	if err == nil || !c.inTransaction || !c.IsValid() || c.watch == nil {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)

@@ -52,8 +52,8 @@ func (h hidingConnector) Connect(ctx context.Context) (sqldriver.Conn, error) {
 }
 
 type hidingConn struct {
-	below sqldriver.Conn
-	hide  func(error) error
+	conn sqldriver.Conn
+	hide func(error) error
 }
 
 func (c *hidingConn) failed(err error) error {
@@ -64,35 +64,35 @@ func (c *hidingConn) failed(err error) error {
 }
 
 func (c *hidingConn) Begin() (sqldriver.Tx, error)                 { return nil, errors.ErrUnsupported }
-func (c *hidingConn) Prepare(query string) (sqldriver.Stmt, error) { return c.below.Prepare(query) }
-func (c *hidingConn) Close() error                                 { return c.below.Close() }
-func (c *hidingConn) Ping(ctx context.Context) error               { return c.below.(sqldriver.Pinger).Ping(ctx) }
+func (c *hidingConn) Prepare(query string) (sqldriver.Stmt, error) { return c.conn.Prepare(query) }
+func (c *hidingConn) Close() error                                 { return c.conn.Close() }
+func (c *hidingConn) Ping(ctx context.Context) error               { return c.conn.(sqldriver.Pinger).Ping(ctx) }
 func (c *hidingConn) ResetSession(ctx context.Context) error {
-	return c.below.(sqldriver.SessionResetter).ResetSession(ctx)
+	return c.conn.(sqldriver.SessionResetter).ResetSession(ctx)
 }
 func (c *hidingConn) CheckNamedValue(v *sqldriver.NamedValue) error {
-	if checker, ok := c.below.(sqldriver.NamedValueChecker); ok {
+	if checker, ok := c.conn.(sqldriver.NamedValueChecker); ok {
 		return checker.CheckNamedValue(v)
 	}
 	return sqldriver.ErrSkip
 }
 
 func (c *hidingConn) IsValid() bool {
-	validator, ok := c.below.(sqldriver.Validator)
+	validator, ok := c.conn.(sqldriver.Validator)
 	return !ok || validator.IsValid()
 }
 
 func (c *hidingConn) BeginTx(ctx context.Context, options sqldriver.TxOptions) (sqldriver.Tx, error) {
-	return c.below.(sqldriver.ConnBeginTx).BeginTx(ctx, options)
+	return c.conn.(sqldriver.ConnBeginTx).BeginTx(ctx, options)
 }
 
 func (c *hidingConn) PrepareContext(ctx context.Context, query string) (sqldriver.Stmt, error) {
-	stmt, err := c.below.(sqldriver.ConnPrepareContext).PrepareContext(ctx, query)
+	stmt, err := c.conn.(sqldriver.ConnPrepareContext).PrepareContext(ctx, query)
 	return stmt, c.failed(err)
 }
 
 func (c *hidingConn) ExecContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Result, error) {
-	execer, ok := c.below.(sqldriver.ExecerContext)
+	execer, ok := c.conn.(sqldriver.ExecerContext)
 	if !ok {
 		return nil, sqldriver.ErrSkip
 	}
@@ -101,7 +101,7 @@ func (c *hidingConn) ExecContext(ctx context.Context, query string, args []sqldr
 }
 
 func (c *hidingConn) QueryContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
-	queryer, ok := c.below.(sqldriver.QueryerContext)
+	queryer, ok := c.conn.(sqldriver.QueryerContext)
 	if !ok {
 		return nil, sqldriver.ErrSkip
 	}
@@ -163,7 +163,7 @@ func (r readOnlyConnector) Connect(ctx context.Context) (sqldriver.Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	c := &readOnlyConn{&hidingConn{below: conn}, r.only}
+	c := &readOnlyConn{&hidingConn{conn: conn}, r.only}
 	return c, c.set(ctx)
 }
 
@@ -376,14 +376,14 @@ func TestHandleGivesUp(t *testing.T) {
 }
 
 // silenced keeps what silences a store's leases.
-type silenced struct{ by sync.Map }
+type silenced struct{ silences sync.Map }
 
-func (s *silenced) of(store *Store, silence storetest.Silence) driver.LeaseStore {
-	s.by.Store(store.Leases(), silence)
+func (s *silenced) leasesOf(store *Store, silence storetest.Silence) driver.LeaseStore {
+	s.silences.Store(store.Leases(), silence)
 	return store.Leases()
 }
 
 func (s *silenced) silence(t testing.TB, store driver.LeaseStore) (end func()) {
-	silence, _ := s.by.Load(store)
+	silence, _ := s.silences.Load(store)
 	return silence.(storetest.Silence)(t)
 }

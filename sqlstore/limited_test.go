@@ -46,7 +46,7 @@ func limited(ctx context.Context, s *Store) error {
 		if err := limitFiles(true); err != nil {
 			return err
 		}
-		err = s.Commit(ctx, driver.Step{Lease: l, From: p.Position, To: at(9)}, func(ctx context.Context, tx *Tx) error {
+		err = s.Commit(ctx, driver.Step{Lease: l, From: p.Position, To: positionAt(9)}, func(ctx context.Context, tx *Tx) error {
 			for range try.rows {
 				if put(ctx, tx, big) != nil {
 					return errors.New("could not write")
@@ -60,7 +60,7 @@ func limited(ctx context.Context, s *Store) error {
 		if err := s.RecordAttempt(ctx, l, p.Position, driver.AttemptRecord{Sequence: 1, Attempts: attempts}); err == nil {
 			return errors.New("record while nothing can be written: no error")
 		}
-		if err := s.Advance(ctx, l, "i", at(9), []driver.SequenceRange{{First: 12, Last: 12}}); err == nil || errors.Is(err, driver.ErrFenced) {
+		if err := s.Advance(ctx, l, "i", positionAt(9), []driver.SequenceRange{{First: 12, Last: 12}}); err == nil || errors.Is(err, driver.ErrFenced) {
 			return fmt.Errorf("advance while nothing can be written: %v", err)
 		}
 		deadLetters := []driver.DeadLetter{{Group: group, Event: driver.Event{Partition: "0", Sequence: 1}}, {Group: group, Event: driver.Event{Partition: "0", Sequence: 2}}}
@@ -78,7 +78,7 @@ func limited(ctx context.Context, s *Store) error {
 			return fmt.Errorf("after the failure, parked are %v, %w, done %v; want neither", parked, err, again.Done)
 		}
 	}
-	if err := s.Commit(ctx, driver.Step{Lease: l, From: p.Position, To: at(9)}, func(ctx context.Context, tx *Tx) error {
+	if err := s.Commit(ctx, driver.Step{Lease: l, From: p.Position, To: positionAt(9)}, func(ctx context.Context, tx *Tx) error {
 		return put(ctx, tx, "once")
 	}); err != nil {
 		return err

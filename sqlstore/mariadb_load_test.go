@@ -255,7 +255,7 @@ func TestMariaDBLoadForbidden(t *testing.T) {
 		lease := driver.Lease{Group: group, Partition: fmt.Sprint(i), Owner: "a", Epoch: 1}
 		_, err := s.Claim(t.Context(), lease, "1")
 		suite.NoError(t, "claim", err)
-		err = s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, func(ctx context.Context, tx *Tx) error {
+		err = s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: positionAt(9)}, func(ctx context.Context, tx *Tx) error {
 			return tx.Insert(ctx, "numbers", []string{"k"}, make300())
 		})
 		suite.NoError(t, "commit", err)
@@ -290,7 +290,7 @@ func TestMariaDBLoadRights(t *testing.T) {
 	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
 	_, err = owner.Claim(t.Context(), lease, "1")
 	suite.NoError(t, "claim", err)
-	err = s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, func(ctx context.Context, tx *Tx) error {
+	err = s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: positionAt(9)}, func(ctx context.Context, tx *Tx) error {
 		done, err := tx.dialect.bulk(ctx, tx.tx, "numbers", nil, []string{"k"}, make300())
 		if !done {
 			t.Error("the rows were not loaded")

@@ -201,7 +201,7 @@ func TestMariaDBLostSession(t *testing.T) {
 	if _, err := s.Claim(t.Context(), lease, "1"); err != nil {
 		t.Fatal(err)
 	}
-	err := s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, func(ctx context.Context, tx *Tx) error {
+	err := s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: positionAt(9)}, func(ctx context.Context, tx *Tx) error {
 		var id int64
 		if err := tx.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&id); err != nil {
 			return err
@@ -212,7 +212,7 @@ func TestMariaDBLostSession(t *testing.T) {
 		return nil
 	})
 	mustNotBlame(t, "session that was killed", err)
-	err = s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, func(ctx context.Context, tx *Tx) error {
+	err = s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: positionAt(9)}, func(ctx context.Context, tx *Tx) error {
 		return put(ctx, tx, "y")
 	})
 	if err == nil {
@@ -418,7 +418,7 @@ func TestMariaDBPausedOwner(t *testing.T) {
 	paused := time.Now()
 	b := leaseOf("0", "b", 2)
 	suite.Eventually(t, "the rival has claimed", func() bool { _, err := rival.Claim(t.Context(), b, "1"); return err == nil })
-	suite.NoError(t, "commit", rival.Commit(t.Context(), driver.Step{Lease: b, From: driver.Unset, To: at(1)}, nil))
+	suite.NoError(t, "commit", rival.Commit(t.Context(), driver.Step{Lease: b, From: driver.Unset, To: positionAt(1)}, nil))
 	took := time.Since(paused)
 	t.Logf("the rival committed %v after the pause, with a lease of %v", took.Round(10*time.Millisecond), leaseFor)
 	if took > leaseFor+10*time.Second {

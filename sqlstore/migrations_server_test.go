@@ -42,7 +42,7 @@ func byTool(t *testing.T, kind Dialect, database func(testing.TB) string, open f
 	suite.NoError(t, "acquire", err)
 	c, err := s.Claim(t.Context(), l, "i")
 	suite.NoError(t, "claim", err)
-	suite.NoError(t, "commit", s.Commit(t.Context(), driver.Step{Lease: l, From: c.Position, To: at(1)}, nil))
+	suite.NoError(t, "commit", s.Commit(t.Context(), driver.Step{Lease: l, From: c.Position, To: positionAt(1)}, nil))
 }
 
 // apply sends the statements of the files over one connection of a new database, which is not a

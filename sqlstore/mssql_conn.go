@@ -42,7 +42,7 @@ func mssqlSession(c ServerConfig) string {
 func (c *mssqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	login := &mssqlLogin{ctx: ctx}
 	conn, err := c.Connector.Connect(context.WithValue(ctx, mssqlLoginKey{}, login))
-	if !login.over() {
+	if !login.lasted() {
 		if err == nil {
 			conn.Close()
 		}
@@ -64,9 +64,9 @@ type mssqlLogin struct {
 	stop   func() bool
 }
 
-// over reports whether the context lasted until the end of the login. It does not end the socket any
-// more.
-func (l *mssqlLogin) over() bool { return l.stop == nil || l.stop() }
+// lasted reports whether the context lasted until the end of the login. It does not end the socket
+// any more.
+func (l *mssqlLogin) lasted() bool { return l.stop == nil || l.stop() }
 
 // mssqlDialer resolves names too: the driver would do so without the context, and dial all addresses
 // at once.

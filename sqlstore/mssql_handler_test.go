@@ -56,7 +56,7 @@ func TestSQLServerUndoneOrCommitted(t *testing.T) {
 	}{{(*sql.Tx).Rollback, errUndone}, {(*sql.Tx).Commit, errEnded}} {
 		tr, err := s.begin(t.Context())
 		suite.NoError(t, "begin", err)
-		suite.NoError(t, "fence", s.fence(t.Context(), tr, driver.Step{Lease: lease, From: driver.Unset, To: at(9)}))
+		suite.NoError(t, "fence", s.fence(t.Context(), tr, driver.Step{Lease: lease, From: driver.Unset, To: positionAt(9)}))
 		suite.NoError(t, "end", c.end(tr.Tx))
 		if got := tr.undone(t.Context()); got != c.want {
 			t.Errorf("got %v, want %v", got, c.want)
@@ -183,14 +183,14 @@ func TestSQLServerLockTimeout(t *testing.T) {
 	list, err := s.Read(t.Context(), group)
 	suite.NoError(t, "read", err)
 	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: list[0].Epoch}
-	err = s.Commit(t.Context(), driver.Step{Lease: lease, From: at(9), To: at(10)}, func(context.Context, *Tx) error {
+	err = s.Commit(t.Context(), driver.Step{Lease: lease, From: positionAt(9), To: positionAt(10)}, func(context.Context, *Tx) error {
 		t.Error("the handler ran")
 		return nil
 	})
 	mustNotBlame(t, "locked checkpoint", err)
 	saysAll(t, "locked checkpoint", err, "lock checkpoint of partition 0", "1222", "blocking_session_id")
 	end()
-	suite.NoError(t, "after the lock", s.Commit(t.Context(), driver.Step{Lease: lease, From: at(9), To: at(10)}, nil))
+	suite.NoError(t, "after the lock", s.Commit(t.Context(), driver.Step{Lease: lease, From: positionAt(9), To: positionAt(10)}, nil))
 }
 
 // TestSQLServerFence: a step whose checkpoint moves while it waits for the row sees the row as it is
@@ -208,7 +208,7 @@ func TestSQLServerFence(t *testing.T) {
 	var spid int64
 	suite.NoError(t, "session", rival.QueryRowContext(t.Context(), "SELECT @@SPID").Scan(&spid))
 	over := suite.Spawn(t, func() error {
-		return s.Commit(t.Context(), driver.Step{Lease: lease, From: at(9), To: at(10)}, func(context.Context, *Tx) error {
+		return s.Commit(t.Context(), driver.Step{Lease: lease, From: positionAt(9), To: positionAt(10)}, func(context.Context, *Tx) error {
 			t.Error("the handler ran on a checkpoint that was claimed by another owner")
 			return nil
 		})

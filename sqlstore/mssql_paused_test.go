@@ -38,7 +38,7 @@ func TestSQLServerClaimEndsPaused(t *testing.T) {
 	paused, b := time.Now(), leaseOf("0", "b", 2)
 	_, err = rival.Claim(t.Context(), b, "1")
 	suite.NoError(t, "claim of the rival", err)
-	suite.NoError(t, "commit", rival.Commit(t.Context(), driver.Step{Lease: b, From: driver.Unset, To: at(1)}, nil))
+	suite.NoError(t, "commit", rival.Commit(t.Context(), driver.Step{Lease: b, From: driver.Unset, To: positionAt(1)}, nil))
 	t.Logf("the rival committed %v after the pause", time.Since(paused).Round(10*time.Millisecond))
 
 	_, err = s.Reset(t.Context(), group, "0", "1", driver.Unset, "set")
@@ -47,7 +47,7 @@ func TestSQLServerClaimEndsPaused(t *testing.T) {
 	_, err = s.Claim(t.Context(), c, "1")
 	suite.NoError(t, "claim", err)
 	holdStep(t, s, c)
-	_, err = rival.Reset(t.Context(), group, "0", "1", at(7), "set")
+	_, err = rival.Reset(t.Context(), group, "0", "1", positionAt(7), "set")
 	suite.NoError(t, "reset by the rival", err)
 }
 
@@ -60,7 +60,7 @@ func TestSQLServerClaimSparesOthers(t *testing.T) {
 	b := leaseOf("0", "b", 2)
 	_, err := s.Claim(t.Context(), b, "1")
 	suite.NoError(t, "claim", err)
-	err = s.Commit(t.Context(), driver.Step{Lease: b, From: driver.Unset, To: at(1)}, func(ctx context.Context, tx *Tx) error {
+	err = s.Commit(t.Context(), driver.Step{Lease: b, From: driver.Unset, To: positionAt(1)}, func(ctx context.Context, tx *Tx) error {
 		for _, lease := range []driver.Lease{leaseOf("0", "a", 1), leaseOf("0", "a", 2)} {
 			_, err := s.Claim(ctx, lease, "1")
 			if fenced, ok := errors.AsType[*driver.FencedError](err); !ok || fenced.Owner != "b" {

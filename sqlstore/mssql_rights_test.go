@@ -74,7 +74,7 @@ func TestSQLServerRights(t *testing.T) {
 	suite.NoError(t, "read", err)
 	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: list[0].Epoch}
 	suite.NoError(t, "step with dead letters and causation IDs", s.Commit(t.Context(), driver.Step{
-		Lease: lease, From: driver.Unset, To: at(99), SettleIncarnation: "1", DeadLetters: mssqlLetters(parkRows),
+		Lease: lease, From: driver.Unset, To: positionAt(99), SettleIncarnation: "1", DeadLetters: mssqlLetters(parkRows),
 	}, nil))
 	one := mssqlLetters(1)
 	one[0].Event.Sequence = 1000

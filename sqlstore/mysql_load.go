@@ -32,10 +32,10 @@ const (
 
 // mysqlLoad is what [mysqlConn] loads, as the argument of a statement without a text of its own.
 type mysqlLoad struct {
-	table string // quoted
-	into  string // what follows the file's name
-	rows  [][]any
-	unit  time.Duration // that times are cut to; 0: none
+	table  string // quoted
+	clause string // what follows the file's name
+	rows   [][]any
+	unit   time.Duration // that times are cut to; 0: none
 }
 
 // mysqlLoading is the text of such a statement.
@@ -339,7 +339,7 @@ func (c *mysqlConn) loadChunk(ctx context.Context, l mysqlLoad, rows [][]any) (l
 	name := "sluice_" + rand.Text()
 	mysql.RegisterReaderHandler(name, func() io.Reader { return &loadReader{rows: rows, unit: l.unit} })
 	defer mysql.DeregisterReaderHandler(name)
-	result, err := c.mysqlDriverConn.ExecContext(ctx, "LOAD DATA LOCAL INFILE 'Reader::"+name+"'"+l.into, nil)
+	result, err := c.mysqlDriverConn.ExecContext(ctx, "LOAD DATA LOCAL INFILE 'Reader::"+name+"'"+l.clause, nil)
 	if err != nil {
 		if _, answered := errors.AsType[*mysql.MySQLError](err); answered && mysqlRefused[mysqlDialect{}.fault(err)] {
 			return false, nil

@@ -144,7 +144,7 @@ func (c nestedConnector) Connect(context.Context) (driver.Conn, error) {
 }
 
 // Driver implements [driver.Connector].
-func (c nestedConnector) Driver() driver.Driver { return c.tx.of.driver }
+func (c nestedConnector) Driver() driver.Driver { return c.tx.transaction.driver }
 
 // nestedConn is the transaction as a connection.
 type nestedConn struct{ tx *Tx }
@@ -204,7 +204,7 @@ func (c *nestedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver
 		return nil, errNestedOpen
 	}
 	t.nestings++
-	n := &nestedTx{conn: c, ctx: ctx, over: make(chan struct{}), savepoint: t.dialect.savepoint(fmt.Sprint("sluice_nested_", t.nestings))}
+	n := &nestedTx{conn: c, ctx: ctx, done: make(chan struct{}), savepoint: t.dialect.savepoint(fmt.Sprint("sluice_nested_", t.nestings))}
 	t.nested = n
 	t.mu.Unlock()
 	if _, err := t.tx.ExecContext(ctx, n.savepoint.set); err != nil {
@@ -252,7 +252,7 @@ type nestedTx struct {
 	ctx       context.Context // whose end makes database/sql roll back
 	savepoint savepoint
 	ends      bool          // its last statements run, or have run; under Tx.mu
-	over      chan struct{} // closed when they have, or never will
+	done      chan struct{} // closed when they have, or never will
 }
 
 // Commit implements [driver.Tx].
@@ -284,7 +284,7 @@ func (n *nestedTx) mayEnd() bool {
 func (n *nestedTx) settle() error {
 	err := n.Rollback()
 	if errors.Is(err, sql.ErrTxDone) {
-		<-n.over
+		<-n.done
 		return nil
 	}
 	return err
@@ -308,7 +308,7 @@ func (n *nestedTx) end(what string, statements ...string) error {
 		t.mu.Lock()
 		t.nested = nil
 		t.mu.Unlock()
-		close(n.over)
+		close(n.done)
 	}()
 	if closed {
 		return sql.ErrTxDone

@@ -192,7 +192,7 @@ func TestNested(t *testing.T) {
 			suite.NoError(t, "claim", err)
 			from := driver.Unset
 			step := func(fn func(ctx context.Context, tx *Tx) error) error {
-				to := at(max(from.Sequence, 0) + 1)
+				to := positionAt(max(from.Sequence, 0) + 1)
 				err := s.Commit(t.Context(), driver.Step{Lease: l, From: from, To: to}, fn)
 				if err == nil {
 					from = to
@@ -269,7 +269,7 @@ func TestNestedLeavesNothing(t *testing.T) {
 	_, err := s.DB().Exec("CREATE TABLE nested (id VARCHAR(9) PRIMARY KEY)")
 	suite.NoError(t, "create table", err)
 	step := func() {
-		_ = s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(9)}, func(ctx context.Context, tx *Tx) error {
+		_ = s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(9)}, func(ctx context.Context, tx *Tx) error {
 			_ = insertID(ctx, tx.SQL(), "a")
 			_, err := tx.DB().QueryContext(ctx, "SELECT id FROM nested")
 			_, also := tx.DB().BeginTx(ctx, nil)

@@ -31,13 +31,13 @@ func TestBusy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	step := driver.Step{Lease: l, From: at(9), To: at(10)}
+	step := driver.Step{Lease: l, From: positionAt(9), To: positionAt(10)}
 	err = s.Commit(t.Context(), step, func(ctx context.Context, tx *Tx) error { return errors.New("not reached") })
 	mustNotBlame(t, "commit", err)
 	saysAll(t, "commit", err, "begin transaction", s.name, "locked", "another process holds its write lock")
 	_, err = s.Claim(t.Context(), l, "i")
 	mustNotBlame(t, "claim", err)
-	err = s.RecordAttempt(t.Context(), l, at(9), driver.AttemptRecord{})
+	err = s.RecordAttempt(t.Context(), l, positionAt(9), driver.AttemptRecord{})
 	mustNotBlame(t, "record", err)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -104,7 +104,7 @@ func TestDiskFull(t *testing.T) {
 	} {
 		s, l := begun(t, nil)
 		full(t, s, 3)
-		err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, handler)
+		err := s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(10)}, handler)
 		mustNotBlame(t, what, err)
 		saysAll(t, what, err, s.name, "full", "free some room")
 		full(t, s, 1000)
@@ -114,7 +114,7 @@ func TestDiskFull(t *testing.T) {
 	s, l := begun(t, nil)
 	full(t, s, 3)
 	letter := driver.DeadLetter{Group: group, Status: driver.StatusDead, HasBody: true, Event: driver.Event{Partition: "0", Sequence: 10, Body: []byte(big)}}
-	err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10), DeadLetters: []driver.DeadLetter{letter}}, func(ctx context.Context, tx *Tx) error {
+	err := s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(10), DeadLetters: []driver.DeadLetter{letter}}, func(ctx context.Context, tx *Tx) error {
 		return put(ctx, tx, "bad")
 	})
 	mustNotBlame(t, "dead letter", err)
@@ -127,7 +127,7 @@ func TestDiskFull(t *testing.T) {
 // what to do. A handler that can do without goes on.
 func TestStatementErrors(t *testing.T) {
 	s, l := begun(t, nil)
-	step := driver.Step{Lease: l, From: at(9), To: at(10)}
+	step := driver.Step{Lease: l, From: positionAt(9), To: positionAt(10)}
 	for _, query := range []string{
 		"INSERT INTO nowhere VALUES (1)",
 		"INSERT INTO effects (colour) VALUES ('red')",
@@ -150,7 +150,7 @@ func TestStatementErrors(t *testing.T) {
 		t.Errorf("malformed JSON: %v, want the event's failure", err)
 	}
 	untouched(t, "statement errors", s, l)
-	err = s.Commit(t.Context(), driver.Step{Lease: l, From: at(10), To: at(11)}, func(ctx context.Context, tx *Tx) error {
+	err = s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(10), To: positionAt(11)}, func(ctx context.Context, tx *Tx) error {
 		if _, err := tx.ExecContext(ctx, "SELECT 1 FROM nowhere"); err == nil {
 			t.Error("there is such a table")
 		}

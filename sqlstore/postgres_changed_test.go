@@ -23,7 +23,7 @@ func TestPostgresChangedColumn(t *testing.T) {
 	suite.NoError(t, "claim", err)
 	from := claimed.Position
 	insert := func(value any) error {
-		to := at(max(from.Sequence, -1) + 1)
+		to := positionAt(max(from.Sequence, -1) + 1)
 		err := s.Commit(t.Context(), driver.Step{Lease: lease, From: from, To: to}, func(ctx context.Context, tx *Tx) error {
 			return tx.Insert(ctx, "changing", []string{"v"}, [][]any{{value}})
 		})

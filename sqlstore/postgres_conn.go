@@ -18,10 +18,10 @@ import (
 
 // postgresConnector opens connections of pgx as this package needs them.
 type postgresConnector struct {
-	config   *pgx.ConnConfig
-	before   func(context.Context, *pgx.ConnConfig) error // nil: nothing
-	limits   string                                       // of a transaction, as statements
-	patience time.Duration
+	config        *pgx.ConnConfig
+	beforeConnect func(context.Context, *pgx.ConnConfig) error // nil: nothing
+	limits        string                                       // of a transaction, as statements
+	patience      time.Duration
 }
 
 // postgresDefaults are the settings of sessions, which single statements need. Transactions have them
@@ -70,8 +70,8 @@ func (c *postgresConnector) prepare(ctx context.Context, schema string, noMigrat
 // Connect opens a connection.
 func (c *postgresConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	config := c.config.Copy()
-	if c.before != nil {
-		if err := c.before(ctx, config); err != nil {
+	if c.beforeConnect != nil {
+		if err := c.beforeConnect(ctx, config); err != nil {
 			return nil, err
 		}
 	}
@@ -92,10 +92,10 @@ func (*postgresConnector) Driver() driver.Driver { return stdlib.GetDefaultDrive
 // a transaction was aborted.
 type postgresConn struct {
 	*stdlib.Conn
-	limits   string
-	patience time.Duration
-	within   bool            // a transaction that BeginTx has begun
-	failed   *pgconn.PgError // its last error, without those that follow from it
+	limits        string
+	patience      time.Duration
+	inTransaction bool            // a transaction that BeginTx has begun
+	failed        *pgconn.PgError // its last error, without those that follow from it
 }
 
 func (c *postgresConn) pgx() *pgx.Conn { return c.Conn.Conn() }
@@ -116,7 +116,7 @@ func (c *postgresConn) ready() error {
 	switch {
 	case !c.IsValid():
 		return driver.ErrBadConn
-	case c.within && c.pgx().PgConn().TxStatus() == 'I':
+	case c.inTransaction && c.pgx().PgConn().TxStatus() == 'I':
 		return errEnded
 	}
 	return nil
@@ -216,7 +216,7 @@ func (c *postgresConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driv
 		c.Close()
 		return nil, err
 	}
-	c.within = true
+	c.inTransaction = true
 	return &postgresTx{c}, nil
 }
 
@@ -234,7 +234,7 @@ func (t *postgresTx) end(how string) error {
 		return errRolledBack
 	}
 	tag, err := conn.Exec(ctx, how)
-	t.conn.within = false
+	t.conn.inTransaction = false
 	switch {
 	case err != nil && conn.PgConn().TxStatus() != 'I':
 		conn.Close(ctx)

@@ -99,7 +99,7 @@ func TestPostgresBesidePgstore(t *testing.T) {
 		position = next
 	}
 	var old driver.Step
-	old.Lease, old.From, old.To = driver.Lease{Group: group, Partition: "0", Owner: "owner 0", Epoch: 1}, position, at(99)
+	old.Lease, old.From, old.To = driver.Lease{Group: group, Partition: "0", Owner: "owner 0", Epoch: 1}, position, positionAt(99)
 	for _, side := range sides {
 		if err := side.commit(old); !errors.Is(err, driver.ErrFenced) {
 			t.Errorf("commit of an earlier owner: %v", err)
@@ -189,7 +189,7 @@ func TestPostgresIdleHandler(t *testing.T) {
 	s, other := openPostgres(t, address, &ServerConfig{LeaseFor: 5 * time.Second}), openPostgres(t, address, nil)
 	for _, writes := range []bool{false, true} {
 		// On a busy machine the session may end before it idles, but not before the handler.
-		err := s.Commit(t.Context(), driver.Step{Lease: nextEpoch(t, other), From: driver.Unset, To: at(9)}, func(ctx context.Context, tx *Tx) error {
+		err := s.Commit(t.Context(), driver.Step{Lease: nextEpoch(t, other), From: driver.Unset, To: positionAt(9)}, func(ctx context.Context, tx *Tx) error {
 			var pid int32
 			if err := tx.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
 				return err
@@ -251,7 +251,7 @@ func TestPostgresClaimEndsPaused(t *testing.T) {
 	}
 
 	latest := leaseOf("0", fmt.Sprint("b", n-1), 1+n)
-	suite.NoError(t, "commit beside claims that come too late", s.Commit(t.Context(), driver.Step{Lease: latest, From: driver.Unset, To: at(1)}, func(context.Context, *Tx) error {
+	suite.NoError(t, "commit beside claims that come too late", s.Commit(t.Context(), driver.Step{Lease: latest, From: driver.Unset, To: positionAt(1)}, func(context.Context, *Tx) error {
 		for _, epoch := range []int64{1, 1 + n} {
 			err := claim(s, "a", epoch)
 			if fenced, ok := errors.AsType[*driver.FencedError](err); !ok || fenced.Owner != latest.Owner || fenced.Epoch != latest.Epoch {
@@ -268,7 +268,7 @@ func TestPostgresClaimEndsPaused(t *testing.T) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second) // of which a quarter is less than six seconds
 	defer cancel()
-	if epoch, err := s.Reset(ctx, group, "0", "1", at(7), "set"); err != nil || epoch != again+2 {
+	if epoch, err := s.Reset(ctx, group, "0", "1", positionAt(7), "set"); err != nil || epoch != again+2 {
 		t.Errorf("reset after %v: epoch %d, %v", time.Since(began), epoch, err)
 	}
 }
@@ -326,7 +326,7 @@ func TestPostgresClaimMayNot(t *testing.T) {
 	b.Epoch = epoch + 1
 	_, err = feeble.Claim(t.Context(), b, "1")
 	suite.NoError(t, "claim", err)
-	suite.NoError(t, "step beside a claim of a user with all rights", feeble.Commit(t.Context(), driver.Step{Lease: b, From: driver.Unset, To: at(1)}, func(context.Context, *Tx) error {
+	suite.NoError(t, "step beside a claim of a user with all rights", feeble.Commit(t.Context(), driver.Step{Lease: b, From: driver.Unset, To: positionAt(1)}, func(context.Context, *Tx) error {
 		_, err := s.Claim(t.Context(), leaseOf("0", "c", b.Epoch+1), "1")
 		mustNotBlame(t, "claim", err)
 		saysAll(t, "claim", err, "55P03", `of user feeble (application "sluice") holds the checkpoint`)
@@ -448,7 +448,7 @@ func TestPostgresStandby(t *testing.T) {
 	standby := primary.NewStandby(t)
 	for name, call := range map[string]func() error{
 		"commit": func() error {
-			return s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(1)}, func(ctx context.Context, tx *Tx) error { return postgresPut(ctx, tx, "1") })
+			return s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: positionAt(1)}, func(ctx context.Context, tx *Tx) error { return postgresPut(ctx, tx, "1") })
 		},
 		"acquire": func() error { _, err := s.Leases().Acquire(t.Context(), group, "0", "a", 0, 0); return err },
 	} {

@@ -24,7 +24,7 @@ func leaseOf(partition, owner string, epoch int64) driver.Lease {
 	return driver.Lease{Group: group, Partition: partition, Owner: owner, Epoch: epoch}
 }
 
-func at(sequence int64) driver.Position { return driver.Position{Sequence: sequence} }
+func positionAt(sequence int64) driver.Position { return driver.Position{Sequence: sequence} }
 
 // The test binary is its own second process: with this variable set it does
 // what the variable says and tests nothing.
@@ -66,7 +66,7 @@ func child(what string, args []string) error {
 		if err != nil {
 			return err
 		}
-		return s.Commit(ctx, driver.Step{Lease: l, From: p.Position, To: at(9)}, func(ctx context.Context, tx *Tx) error {
+		return s.Commit(ctx, driver.Step{Lease: l, From: p.Position, To: positionAt(9)}, func(ctx context.Context, tx *Tx) error {
 			for i := range 2000 { // more than the page cache holds: some is in the log already
 				if err := put(ctx, tx, fmt.Sprint(i, strings.Repeat(" ", 4000))); err != nil {
 					return err
@@ -130,7 +130,7 @@ func march(ctx context.Context, s *Store, epoch string) error {
 		}
 	}
 	for {
-		to := at(from.Sequence + 1)
+		to := positionAt(from.Sequence + 1)
 		if err := s.Commit(ctx, driver.Step{Lease: l, From: from, To: to}, func(ctx context.Context, tx *Tx) error {
 			if err := put(ctx, tx, fmt.Sprint(to)); err != nil {
 				return err
@@ -218,7 +218,7 @@ func TestKilledInTransaction(t *testing.T) {
 	if err != nil || p.Position != driver.Unset || p.Claims != 2 {
 		t.Fatalf("claim after the kill: %+v, %v; want the unset position, 2 claims", p, err)
 	}
-	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: driver.Unset, To: at(9)}, func(ctx context.Context, tx *Tx) error {
+	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: driver.Unset, To: positionAt(9)}, func(ctx context.Context, tx *Tx) error {
 		return put(ctx, tx, "once")
 	}); err != nil {
 		t.Fatal(err)

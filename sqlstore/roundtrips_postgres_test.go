@@ -34,7 +34,7 @@ func TestPostgresRoundTrips(t *testing.T) {
 	from := claimed.Position
 	for _, own := range []bool{false, true} {
 		for n := range 2 { // the first one prepares the statements
-			to := at(max(from.Sequence, -1) + 1)
+			to := positionAt(max(from.Sequence, -1) + 1)
 			wire.Take()
 			suite.NoError(t, "commit", s.Commit(t.Context(), driver.Step{Lease: lease, From: from, To: to}, func(ctx context.Context, tx *Tx) error {
 				if !own {

@@ -26,7 +26,7 @@ func roundTripsOfBatch(t *testing.T, open func(cfg *ServerConfig) *Store, wantIn
 		for i := range list {
 			list[i] = []any{fmt.Sprintf("%0*d", width, i), i}
 		}
-		to := at(from.Sequence + rows)
+		to := positionAt(from.Sequence + rows)
 		wire.Take()
 		err := s.Commit(t.Context(), driver.Step{Lease: lease, From: from, To: to}, func(ctx context.Context, tx *Tx) error {
 			if own {

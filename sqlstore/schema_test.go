@@ -62,7 +62,7 @@ func TestOlderBesideNewer(t *testing.T) {
 	}
 	from := driver.Unset
 	for i, s := range []*Store{running, newer, starting} {
-		l, to := leaseOf("0", "a", int64(i+1)), at(int64(i))
+		l, to := leaseOf("0", "a", int64(i+1)), positionAt(int64(i))
 		if _, err := s.Claim(t.Context(), l, "i"); err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func TestBesideVersion2(t *testing.T) {
 	}
 	seen := func(epoch, from, to int64) {
 		t.Helper()
-		step := driver.Step{Lease: leaseOf("0", "a", epoch), From: at(from), To: at(to), Dedup: []driver.DedupState{{Origin: "b/0", Low: -1, Top: to, Forget: -1, IDs: "0:1"}}}
+		step := driver.Step{Lease: leaseOf("0", "a", epoch), From: positionAt(from), To: positionAt(to), Dedup: []driver.DedupState{{Origin: "b/0", Low: -1, Top: to, Forget: -1, IDs: "0:1"}}}
 		if _, err := s.Claim(t.Context(), step.Lease, "i"); err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +241,7 @@ func TestFirstStarts(t *testing.T) {
 // The start of a program does not wait for a transaction in progress.
 func TestStartBesideHandler(t *testing.T) {
 	s, l := begun(t, nil)
-	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(context.Context, *Tx) error {
+	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(10)}, func(context.Context, *Tx) error {
 		other, err := OpenSQLite(s.name, nil)
 		if err != nil {
 			return err

@@ -62,11 +62,11 @@ func use(t *testing.T, d dialect, r *sqlgrammar.Recorder) {
 	l.Release(ctx, lease)
 	l.List(ctx, group)
 	s.Claim(ctx, lease, "1")
-	s.RecordAttempt(ctx, lease, at(1), driver.AttemptRecord{})
+	s.RecordAttempt(ctx, lease, positionAt(1), driver.AttemptRecord{})
 	s.Leave(ctx, lease)
 	s.Read(ctx, group)
-	s.Reset(ctx, group, "0", "1", at(1), "set")
-	s.Advance(ctx, lease, "1", at(1), nil)
+	s.Reset(ctx, group, "0", "1", positionAt(1), "set")
+	s.Advance(ctx, lease, "1", positionAt(1), nil)
 	s.ReadDedup(ctx, group, "0")
 	s.Settle(ctx, group, []int64{1}, []driver.DeadLetter{{ID: 2}})
 	s.Parked(ctx, group, "0", "1", 0)
@@ -89,18 +89,18 @@ func use(t *testing.T, d dialect, r *sqlgrammar.Recorder) {
 	s.Park(ctx, letters)
 	s.Park(ctx, letters[:1])
 	step := driver.Step{
-		Lease: lease, From: driver.Unset, To: at(9), DeadLetters: letters, SettleIncarnation: "1", Redriven: []int64{1},
+		Lease: lease, From: driver.Unset, To: positionAt(9), DeadLetters: letters, SettleIncarnation: "1", Redriven: []int64{1},
 		FailedRedrives: []driver.DeadLetter{{ID: 2}}, DedupSince: now, DedupForgotten: []string{"a"}, Dedup: []driver.DedupState{{Origin: "b"}},
 	}
 	s.Commit(ctx, step, func(ctx context.Context, tx *Tx) error {
 		return tx.Insert(ctx, "dbo.t", []string{"a", "order"}, slices.Repeat([][]any{{"a", 1}}, bulkRows))
 	})
 	for _, k := range sentUpserts {
-		s.Commit(ctx, driver.Step{Lease: lease, From: at(9), To: at(9)}, func(ctx context.Context, tx *Tx) error {
+		s.Commit(ctx, driver.Step{Lease: lease, From: positionAt(9), To: positionAt(9)}, func(ctx context.Context, tx *Tx) error {
 			return tx.Upsert(ctx, "dbo.t", sentColumns, sentRows, k)
 		})
 	}
-	s.Commit(ctx, driver.Step{Lease: lease, From: at(9), To: at(9)}, func(ctx context.Context, tx *Tx) error {
+	s.Commit(ctx, driver.Step{Lease: lease, From: positionAt(9), To: positionAt(9)}, func(ctx context.Context, tx *Tx) error {
 		tx.ExecContext(ctx, "SELECT 1")
 		nested(ctx, tx.DB(), false, func(*sql.Tx) error { return nil })
 		return io.EOF

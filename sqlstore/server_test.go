@@ -48,7 +48,7 @@ func written(ctx context.Context, s *Store) ([]string, error) {
 // inNextEpoch is a step of a handler on a partition that is claimed in the next epoch, at its start.
 func inNextEpoch(t *testing.T, s *Store, fn func(ctx context.Context, tx *Tx) error) error {
 	t.Helper()
-	return s.Commit(t.Context(), driver.Step{Lease: nextEpoch(t, s), From: driver.Unset, To: at(9)}, fn)
+	return s.Commit(t.Context(), driver.Step{Lease: nextEpoch(t, s), From: driver.Unset, To: positionAt(9)}, fn)
 }
 
 // nextEpoch claims partition 0 in a new epoch, with nothing done.
@@ -136,7 +136,7 @@ func holdStep(t *testing.T, s *Store, lease driver.Lease) {
 	done := make(chan error, 1)
 	go func() {
 		defer close(over)
-		done <- s.Commit(context.WithoutCancel(t.Context()), driver.Step{Lease: lease, From: driver.Unset, To: at(1)}, func(context.Context, *Tx) error {
+		done <- s.Commit(context.WithoutCancel(t.Context()), driver.Step{Lease: lease, From: driver.Unset, To: positionAt(1)}, func(context.Context, *Tx) error {
 			close(held)
 			<-release
 			return nil
@@ -205,7 +205,7 @@ func silentEnds(t *testing.T, link *tcplink.Link, s *Store, within time.Duration
 	suite.NoError(t, "claim", claim())
 	for _, returned := range []error{nil, errors.New("the handler's own error")} {
 		began := time.Now()
-		err := s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, func(context.Context, *Tx) error {
+		err := s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: positionAt(9)}, func(context.Context, *Tx) error {
 			link.Swallow()
 			return returned
 		})

@@ -275,7 +275,7 @@ func TestDoneIsBounded(t *testing.T) {
 	for i := range int64(doneRanges + 50) {
 		done = append(done, driver.SequenceRange{First: 11 + 2*i, Last: 11 + 2*i})
 	}
-	suite.NoError(t, "advance", s.Advance(t.Context(), l, "i", at(9), done))
+	suite.NoError(t, "advance", s.Advance(t.Context(), l, "i", positionAt(9), done))
 	list, err := s.Read(t.Context(), group)
 	if err != nil || len(list) != 1 || !slices.Equal(list[0].Done, done[:doneRanges]) {
 		t.Fatalf("%d checkpoints, %v; want one with the first %d ranges", len(list), err, doneRanges)

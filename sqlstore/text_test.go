@@ -67,7 +67,7 @@ func TestStoredForm(t *testing.T) {
 		Group: group, Incarnation: "i", Status: driver.StatusRetry, FailedAt: time.Now(), NextAttempt: time.Now(),
 		Event: driver.Event{Partition: "0", Sequence: 1, Enqueued: time.Now(), Key: "a\x00b"},
 	}
-	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(9), DeadLetters: []driver.DeadLetter{letter}}, nil); err != nil {
+	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(9), DeadLetters: []driver.DeadLetter{letter}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	const form = "____-__-__T__:__:__.______Z"

@@ -22,9 +22,9 @@ type transaction struct {
 	pins   []*pin // what the handler's writes rely on
 	// reader is other connections; ended asks one of them whether the handler has ended the
 	// transaction, where its own session cannot say. The dialect's lock sets it, or leaves it nil.
-	reader querier
-	ended  func(ctx context.Context) (bool, error)
-	over   bool
+	reader   querier
+	ended    func(ctx context.Context) (bool, error)
+	finished bool
 	// rolledBack is called after a rollback; nil: for nothing.
 	rolledBack func()
 }
@@ -96,10 +96,10 @@ func (t *transaction) ran() []string {
 // end rolls back what was not committed, and returns when the transaction is over. It may be called
 // more than once.
 func (t *transaction) end() {
-	if t.over {
+	if t.finished {
 		return
 	}
-	t.over = true
+	t.finished = true
 	t.watch.release()
 	t.detach()
 	if err := t.Rollback(); err == nil && t.rolledBack != nil { // it fails if the transaction is over already
@@ -110,8 +110,8 @@ func (t *transaction) end() {
 	t.conn.Close() // waits for a rollback that the end of ctx has started
 }
 
-// within bounds a round trip, or several that belong together, of the store's own.
-func (s *Store) within(ctx context.Context, do func(context.Context) error) error {
+// bounded bounds a round trip, or several that belong together, of the store's own.
+func (s *Store) bounded(ctx context.Context, do func(context.Context) error) error {
 	if s.patience == 0 {
 		return do(ctx)
 	}

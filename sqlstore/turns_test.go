@@ -61,7 +61,7 @@ func TestTurns(t *testing.T) {
 		l := leaseOf("busy", "a", 1)
 		p, err := busy.Claim(ctx, l, "i")
 		for n := int64(0); err == nil; n++ {
-			next := at(n)
+			next := positionAt(n)
 			err = busy.Commit(ctx, driver.Step{Lease: l, From: p.Position, To: next}, func(ctx context.Context, tx *Tx) error {
 				return tx.Insert(ctx, "effects", []string{"key", "part"}, rowsOf(fmt.Sprint(n), 2000, 100))
 			})

@@ -22,11 +22,11 @@ import (
 // the next statement, and before the handler returns. Like [sql.Tx] it may be used by several
 // goroutines of the handler, all of which must have ended when the handler returns.
 type Tx struct {
-	tx      *sql.Tx
-	of      *transaction
-	dialect dialect
-	safe    *sync.Map // the tables that were found safe
-	known   *knownColumns
+	tx          *sql.Tx
+	transaction *transaction
+	dialect     dialect
+	safe        *sync.Map // the tables that were found safe
+	known       *knownColumns
 
 	mu      sync.Mutex
 	guarded bool
@@ -48,7 +48,7 @@ func (t *Tx) guard(ctx context.Context) error {
 	if t.guarded {
 		return nil
 	}
-	if err := t.dialect.guard(ctx, t.of); err != nil {
+	if err := t.dialect.guard(ctx, t.transaction); err != nil {
 		t.failed = cmp.Or(t.failed, fmt.Errorf("mark the transaction: %w", err))
 		return t.failed
 	}

@@ -23,7 +23,7 @@ var _ interface {
 // insert runs one step whose handler inserts rows.
 func insert(t testing.TB, s *Store, l driver.Lease, table string, columns []string, rows [][]any) error {
 	t.Helper()
-	return s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(9)}, func(ctx context.Context, tx *Tx) error {
+	return s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(9)}, func(ctx context.Context, tx *Tx) error {
 		return tx.Insert(ctx, table, columns, rows)
 	})
 }
@@ -119,7 +119,7 @@ func TestInsertErrors(t *testing.T) {
 		}
 	}
 	// A handler that goes on after a failed insert does not get half of it.
-	err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+	err := s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(10)}, func(ctx context.Context, tx *Tx) error {
 		rows := rowsOf("half", 2*chunkRows, 1)
 		rows[len(rows)-1][0] = nil
 		tx.Insert(ctx, "effects", []string{"key", "part"}, rows)

@@ -83,7 +83,7 @@ func TestUpsertOfSQLite(t *testing.T) {
 		CREATE TABLE versions (id INTEGER PRIMARY KEY, v VARCHAR(9));
 		CREATE VIEW looking AS SELECT * FROM bare`))
 	write := func(table string, rows [][]any, k driver.Keyed, columns ...string) error {
-		return s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(9)}, func(ctx context.Context, tx *Tx) error {
+		return s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(9)}, func(ctx context.Context, tx *Tx) error {
 			return tx.Upsert(ctx, table, columns, rows, k)
 		})
 	}
@@ -122,7 +122,7 @@ func TestUpsertOfSQLite(t *testing.T) {
 func TestUpsertIgnored(t *testing.T) {
 	s, l := begun(t, nil)
 	suite.NoError(t, "set up", execute(t.Context(), s.DB(), "CREATE TABLE small (id INTEGER PRIMARY KEY, n INTEGER CHECK (n < 10))"))
-	err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(9)}, func(ctx context.Context, tx *Tx) error {
+	err := s.Commit(t.Context(), driver.Step{Lease: l, From: positionAt(9), To: positionAt(9)}, func(ctx context.Context, tx *Tx) error {
 		tx.Upsert(ctx, "small", []string{"id", "n"}, [][]any{{1, 1}, {2, 10}}, driver.Keyed{Key: []string{"id"}})
 		return nil
 	})

@@ -83,9 +83,9 @@ func (w *watch) rolledBack() {
 	}
 }
 
-// before refuses a statement that would end the transaction, or run outside it. A deadlock, among
+// check refuses a statement that would end the transaction, or run outside it. A deadlock, among
 // other failures, has rolled the transaction back: MySQL commits each statement after it by itself.
-func (w *watch) before(query string) error {
+func (w *watch) check(query string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -108,8 +108,8 @@ func (w *watch) rowsOpen() bool {
 	return w.open != nil
 }
 
-// after records the outcome of a statement.
-func (w *watch) after(err error, text string) error {
+// record records the outcome of a statement.
+func (w *watch) record(err error, text string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.guarding {
@@ -186,15 +186,15 @@ type watchedConn struct {
 }
 
 func (c *watchedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if err := c.watch.before(query); err != nil {
+	if err := c.watch.check(query); err != nil {
 		return nil, err
 	}
 	result, err := c.fullConn.ExecContext(ctx, query, args)
-	return result, c.watch.after(err, textOf(ctx, query))
+	return result, c.watch.record(err, textOf(ctx, query))
 }
 
 func (c *watchedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if err := c.watch.before(query); err != nil {
+	if err := c.watch.check(query); err != nil {
 		return nil, err
 	}
 	rows, err := c.fullConn.QueryContext(ctx, query, args)
@@ -202,13 +202,13 @@ func (c *watchedConn) QueryContext(ctx context.Context, query string, args []dri
 }
 
 func (c *watchedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	if err := c.watch.before(query); err != nil {
+	if err := c.watch.check(query); err != nil {
 		return nil, err
 	}
 	stmt, err := c.fullConn.PrepareContext(ctx, query)
 	text := textOf(ctx, query)
 	if err != nil {
-		return nil, c.watch.after(err, text)
+		return nil, c.watch.record(err, text)
 	}
 	return &watchedStmt{stmt.(fullStmt), c.watch, text}, nil
 }
@@ -267,15 +267,15 @@ type watchedStmt struct {
 }
 
 func (s *watchedStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	if err := s.watch.before(""); err != nil {
+	if err := s.watch.check(""); err != nil {
 		return nil, err
 	}
 	result, err := s.fullStmt.ExecContext(ctx, args)
-	return result, s.watch.after(err, s.text)
+	return result, s.watch.record(err, s.text)
 }
 
 func (s *watchedStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	if err := s.watch.before(""); err != nil {
+	if err := s.watch.check(""); err != nil {
 		return nil, err
 	}
 	rows, err := s.fullStmt.QueryContext(ctx, args)
@@ -299,7 +299,7 @@ type watchedRows struct {
 
 func (w *watch) rows(rows driver.Rows, err error, text string) (driver.Rows, error) {
 	if err != nil {
-		return nil, w.after(err, text)
+		return nil, w.record(err, text)
 	}
 	watched := &watchedRows{fullRows: rows.(fullRows), watch: w, text: text}
 	if w.oneResult {
@@ -314,7 +314,7 @@ func (w *watch) rows(rows driver.Rows, err error, text string) (driver.Rows, err
 func (r *watchedRows) Close() error {
 	err := r.fullRows.Close()
 	if !r.failed {
-		_ = r.watch.after(nil, r.text)
+		_ = r.watch.record(nil, r.text)
 	}
 	r.watch.mu.Lock()
 	defer r.watch.mu.Unlock()
@@ -344,17 +344,17 @@ func (r *watchedRows) NextResultSet() error {
 	if !has {
 		return io.EOF
 	}
-	return r.after(rows.NextResultSet())
+	return r.record(rows.NextResultSet())
 }
 
 func (r *watchedRows) Next(dest []driver.Value) error {
-	return r.after(r.fullRows.Next(dest))
+	return r.record(r.fullRows.Next(dest))
 }
 
-func (r *watchedRows) after(err error) error {
+func (r *watchedRows) record(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
 	r.failed = true
-	return r.watch.after(err, r.text)
+	return r.watch.record(err, r.text)
 }

@@ -136,14 +136,14 @@ type decision struct {
 	keptIDs    []idset.ID // ids that move to the redrives
 	redrives   *origin    // where they move to
 	evicted    []string   // origins forgotten because there were too many
-	at         time.Time
+	enqueued   time.Time
 }
 
 // duplicateRun is a run of duplicates directly after an event: the step that moves
 // the checkpoint past the event moves it past them too.
 type duplicateRun struct {
-	after int64
-	to    driver.Position
+	sequence int64
+	end      driver.Position
 }
 
 // Deduplicator detects the duplicates in one partition's log as sluice.Transactional
@@ -200,9 +200,9 @@ func (r *Memory) Load(rows []driver.DedupState, done int64) error {
 	for i := range rows {
 		row := &rows[i]
 		o := r.find(row.Origin, row.At)
-		o.epoch, o.low, o.at = row.Epoch, row.Low, row.At
+		o.epoch, o.low, o.enqueued = row.Epoch, row.Low, row.At
 		if o.epoch > 0 || o.low > driver.Origin.Sequence { // a watermark was believed
-			o.believed.advance(o.epoch, o.low, o.at)
+			o.believed.advance(o.epoch, o.low, o.enqueued)
 		}
 		if o.oldest.IsZero() || row.At.Before(o.oldest) {
 			o.oldest = row.At
@@ -220,10 +220,10 @@ func (r *Memory) Load(rows []driver.DedupState, done int64) error {
 		if o.redrives == nil {
 			continue
 		}
-		if o.redrives.at.After(o.at) {
-			o.at = o.redrives.at
+		if o.redrives.enqueued.After(o.enqueued) {
+			o.enqueued = o.redrives.enqueued
 		}
-		o.redrives.at = o.at
+		o.redrives.enqueued = o.enqueued
 	}
 	return nil
 }
@@ -248,8 +248,8 @@ func (r *Memory) Filter(events []*driver.Event, done int64) []*driver.Event {
 		case whole:
 			keptIDs, whole = append(make([]*driver.Event, 0, len(events)), events[:i]...), false
 		}
-		if n := len(r.runs); last != nil && n > 0 && r.runs[n-1].after == last.Sequence {
-			r.runs[n-1].to = e.Position()
+		if n := len(r.runs); last != nil && n > 0 && r.runs[n-1].sequence == last.Sequence {
+			r.runs[n-1].end = e.Position()
 		} else if last != nil {
 			r.runs = append(r.runs, duplicateRun{last.Sequence, e.Position()})
 		}
@@ -260,8 +260,8 @@ func (r *Memory) Filter(events []*driver.Event, done int64) []*driver.Event {
 // After returns the position after an event and the duplicates that follow it.
 func (r *Memory) After(e *driver.Event) driver.Position {
 	for _, p := range r.runs {
-		if p.after == e.Sequence {
-			return p.to
+		if p.sequence == e.Sequence {
+			return p.end
 		}
 	}
 	return e.Position()
@@ -332,7 +332,7 @@ func (r *Memory) noteFault(e *driver.Event, err error) {
 // decide decides about an event that is new here. It returns an error if the
 // event's stamp cannot be read or is not believed.
 func (r *Memory) decide(e *driver.Event) (decision, error) {
-	v := decision{sequence: e.Sequence, at: e.Enqueued}
+	v := decision{sequence: e.Sequence, enqueued: e.Enqueued}
 	text, _, err := textOf(e.Properties)
 	if err != nil {
 		return v, err
@@ -361,9 +361,9 @@ func (r *Memory) decide(e *driver.Event) (decision, error) {
 	if e.Enqueued.After(r.newest) {
 		r.newest = e.Enqueued
 	}
-	o.at = e.Enqueued
+	o.enqueued = e.Enqueued
 	if o.redrives != nil {
-		o.redrives.at = o.at
+		o.redrives.enqueued = o.enqueued
 	}
 	known := o.has(v.id)
 	if stamp.Redrive {
@@ -412,7 +412,7 @@ func (r *Memory) keep(o *origin, stamp Stamp) (keptIDs []idset.ID, err error) {
 		return nil, nil
 	}
 	between := func(first, last int64) {
-		o.ids.Between(max(first, o.low+1), min(last, stamp.Low), func(id idset.ID) { keptIDs = append(keptIDs, id) })
+		o.ids.Range(max(first, o.low+1), min(last, stamp.Low), func(id idset.ID) { keptIDs = append(keptIDs, id) })
 	}
 	floor, err := eachParked(stamp.Parked, func(sequence int64) { between(sequence, sequence) })
 	if err != nil {
@@ -461,23 +461,23 @@ func (r *Memory) AddTo(step *driver.Step) (duplicates int) {
 		if v.movedBack {
 			list[n].Forget, ids[n] = math.MaxInt64, nil
 		}
-		list[n].Epoch, list[n].Low, list[n].At = v.epoch, v.low, v.at
+		list[n].Epoch, list[n].Low, list[n].At = v.epoch, v.low, v.enqueued
 		list[n].Forget = max(list[n].Forget, v.low)
 		if v.isNew {
 			ids[n] = append(ids[n], v.id)
 		}
 		if len(v.keptIDs) > 0 {
 			n := row(v.redrives)
-			list[n].At, ids[n] = v.at, append(ids[n], v.keptIDs...)
+			list[n].At, ids[n] = v.enqueued, append(ids[n], v.keptIDs...)
 		}
 	}
 	if len(list) > 0 && r.newest.Sub(r.swept) > sweepEvery {
 		step.DedupSince = r.newest.Add(-rememberFor)
 		for _, o := range r.origins {
-			if o.ofRedrives && !o.oldest.IsZero() && o.oldest.Before(step.DedupSince) && !o.at.Before(step.DedupSince) {
+			if o.ofRedrives && !o.oldest.IsZero() && o.oldest.Before(step.DedupSince) && !o.enqueued.Before(step.DedupSince) {
 				// Older than its origin's last event: stored again.
 				n := row(o)
-				list[n].Forget, list[n].At, ids[n] = math.MaxInt64, o.at, r.upTo(o, step.To.Sequence)
+				list[n].Forget, list[n].At, ids[n] = math.MaxInt64, o.enqueued, r.upTo(o, step.To.Sequence)
 			}
 		}
 	}
@@ -513,7 +513,7 @@ func (r *Memory) upTo(o *origin, sequence int64) (ids []idset.ID) {
 			}
 		}
 	}
-	o.ids.Between(0, math.MaxInt64, func(id idset.ID) {
+	o.ids.Range(0, math.MaxInt64, func(id idset.ID) {
 		if !later[id] {
 			ids = append(ids, id)
 		}
@@ -535,7 +535,7 @@ func (r *Memory) Committed(step *driver.Step) {
 	}
 	r.swept = r.newest
 	for _, o := range r.origins {
-		if !o.ofRedrives && o.at.Before(step.DedupSince) {
+		if !o.ofRedrives && o.enqueued.Before(step.DedupSince) {
 			r.drop(o)
 		}
 	}

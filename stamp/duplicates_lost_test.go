@@ -21,25 +21,25 @@ import (
 type amnesiac struct {
 	*sluicetest.Store
 	mu      sync.Mutex
-	on      func(call string) bool // loses it before this call
+	loses   func(call string) bool // loses it before this call
 	restore func(lease sluice.Lease) *sluicetest.Store
 }
 
-func (f *amnesiac) at(call string, lease sluice.Lease) *sluicetest.Store {
+func (f *amnesiac) storeFor(call string, lease sluice.Lease) *sluicetest.Store {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.on != nil && f.on(call) {
-		f.on, f.Store = nil, f.restore(lease)
+	if f.loses != nil && f.loses(call) {
+		f.loses, f.Store = nil, f.restore(lease)
 	}
 	return f.Store
 }
 
 func (f *amnesiac) Commit(ctx context.Context, step driver.Step, fn func(context.Context, *sluicetest.Tx) error) error {
-	return f.at("commit", step.Lease).Commit(ctx, step, fn)
+	return f.storeFor("commit", step.Lease).Commit(ctx, step, fn)
 }
 
 func (f *amnesiac) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
-	return f.at("record", lease).RecordAttempt(ctx, lease, at, trial)
+	return f.storeFor("record", lease).RecordAttempt(ctx, lease, at, trial)
 }
 
 // A checkpoint that goes back within a tenure takes the ids seen behind it
@@ -68,12 +68,12 @@ func TestRepeatsAfterLostCommits(t *testing.T) {
 				})), &sluice.Config{Observer: s, MaxBatch: 1, StampsFrom: s.StampsFrom}))
 				ran := make(chan error, 1)
 				go func() { ran <- c.Run(s.T.Context()) }()
-				s.Hub.Append("0", message(of(5, 1, 4)), message(of(5, 1, 4)), message(of(6, 1, 4)))
+				s.Hub.Append("0", message(stampOf(5, 1, 4)), message(stampOf(5, 1, 4)), message(stampOf(6, 1, 4)))
 				time.Sleep(time.Minute)
 				store.mu.Lock()
-				store.on = func(now string) bool { return now == call }
+				store.loses = func(now string) bool { return now == call }
 				store.mu.Unlock()
-				last := message(of(7, 1, 4))
+				last := message(stampOf(7, 1, 4))
 				last.Body = []byte("flaky")
 				s.Hub.Append("0", last)
 				time.Sleep(10 * time.Minute)
@@ -88,8 +88,8 @@ func TestRepeatsAfterLostCommits(t *testing.T) {
 					s.T.Errorf("the database that was restored has %v, want 0, 2, 3", rows)
 				}
 				seen := enginetest.Must(store.ReadDedup(s.T.Context(), enginetest.Group, "0"))
-				if len(seen) != 3 || store.on != nil {
-					s.T.Errorf("it has seen %+v, want what three steps have left; lost: %t", seen, store.on == nil)
+				if len(seen) != 3 || store.loses != nil {
+					s.T.Errorf("it has seen %+v, want what three steps have left; lost: %t", seen, store.loses == nil)
 				}
 			})
 		})
@@ -112,12 +112,12 @@ func TestRepeatsKeepRetries(t *testing.T) {
 							e.Enqueued = at.Add(after)
 							s.Hub.Append("0", e)
 						}
-						put(0, of(5, 1, 4))
-						put(0, of(6, 1, 4))
-						put(0, parked(of(21, 1, 20), "-1/0:5"))
+						put(0, stampOf(5, 1, 4))
+						put(0, stampOf(6, 1, 4))
+						put(0, parked(stampOf(21, 1, 20), "-1/0:5"))
 						put(0, retried(7))
 						for d := range int64(20) {
-							put(time.Duration(d+1)*10*day, of(300+d, 1, 299+d))
+							put(time.Duration(d+1)*10*day, stampOf(300+d, 1, 299+d))
 						}
 						if late {
 							s.pass(maxBatch, consumers)
@@ -125,7 +125,7 @@ func TestRepeatsKeepRetries(t *testing.T) {
 						put(201*day, retried(5))
 						put(201*day, retried(7))
 						put(201*day, retried(8))
-						put(202*day, of(400, 1, 399))
+						put(202*day, stampOf(400, 1, 399))
 						put(202*day, retried(8))
 						want := []int64{0, 1, 2, 3}
 						for n := int64(4); n < 24; n++ {
@@ -135,7 +135,7 @@ func TestRepeatsKeepRetries(t *testing.T) {
 						if got := s.pass(maxBatch, consumers); !slices.Equal(got, want) {
 							s.T.Errorf("handled %v, want %v: what got through of 5, and the retry of 7, are known for as long as their origin", got, want)
 						}
-						other := of(1, 1, -1)
+						other := stampOf(1, 1, -1)
 						other.ID.Source = "other"
 						put(400*day, other)
 						s.pass(maxBatch, 1)

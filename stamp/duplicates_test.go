@@ -25,8 +25,8 @@ func message(stamp stamp.Stamp) *sluice.Event {
 	return e
 }
 
-// of is the stamp of an event's first message.
-func of(sequence, epoch, low int64) stamp.Stamp {
+// stampOf is the stamp of an event's first message.
+func stampOf(sequence, epoch, low int64) stamp.Stamp {
 	return stamp.Stamp{ID: stamp.CausationID{Sequence: sequence}, Epoch: epoch, Low: low}
 }
 
@@ -70,7 +70,7 @@ func (s *scene) pass(maxBatch, consumers int) []int64 {
 // batches, nor on how many owners share the work.
 func TestRepeats(t *testing.T) {
 	other := func(change func(id *stamp.CausationID)) stamp.Stamp {
-		s := of(5, 1, 4)
+		s := stampOf(5, 1, 4)
 		change(&s.ID)
 		return s
 	}
@@ -80,89 +80,89 @@ func TestRepeats(t *testing.T) {
 		want []int64
 	}{
 		"the first of an id is handled": {
-			log{message(of(5, 1, 4)), message(of(6, 1, 4)), message(of(5, 1, 4)), message(of(5, 2, 4)), message(of(6, 1, 5))}, []int64{0, 1},
+			log{message(stampOf(5, 1, 4)), message(stampOf(6, 1, 4)), message(stampOf(5, 1, 4)), message(stampOf(5, 2, 4)), message(stampOf(6, 1, 5))}, []int64{0, 1},
 		},
 		"repeats alone, and at both ends": {
-			log{message(of(5, 1, 4)), message(of(5, 1, 4)), message(of(5, 1, 4)), message(of(6, 1, 4)), message(of(7, 1, 4)), message(of(7, 1, 4)), message(of(7, 1, 4))},
+			log{message(stampOf(5, 1, 4)), message(stampOf(5, 1, 4)), message(stampOf(5, 1, 4)), message(stampOf(6, 1, 4)), message(stampOf(7, 1, 4)), message(stampOf(7, 1, 4)), message(stampOf(7, 1, 4))},
 			[]int64{0, 3, 4},
 		},
 		"ids differ in each of their parts": {
 			log{
-				message(of(5, 1, 4)), message(other(func(id *stamp.CausationID) { id.N = 1 })), message(other(func(id *stamp.CausationID) { id.Partition = "1" })),
+				message(stampOf(5, 1, 4)), message(other(func(id *stamp.CausationID) { id.N = 1 })), message(other(func(id *stamp.CausationID) { id.Partition = "1" })),
 				message(other(func(id *stamp.CausationID) { id.Source = "x" })), message(other(func(id *stamp.CausationID) { id.N = 1 })),
 			},
 			[]int64{0, 1, 2, 3},
 		},
 		"what lies below the watermark was there before": {
-			log{message(of(10, 1, 9)), message(of(5, 1, 4)), message(of(9, 1, 4)), message(of(11, 1, 10)), message(of(10, 1, 9)), message(of(12, 1, 10))},
+			log{message(stampOf(10, 1, 9)), message(stampOf(5, 1, 4)), message(stampOf(9, 1, 4)), message(stampOf(11, 1, 10)), message(stampOf(10, 1, 9)), message(stampOf(12, 1, 10))},
 			[]int64{0, 3, 5},
 		},
 		"a lower epoch's late write is judged by its id, and its watermark does not count": {
-			log{message(of(10, 2, 5)), message(of(11, 1, 9)), message(of(8, 2, 5)), message(of(11, 2, 5)), message(of(5, 1, 4))},
+			log{message(stampOf(10, 2, 5)), message(stampOf(11, 1, 9)), message(stampOf(8, 2, 5)), message(stampOf(11, 2, 5)), message(stampOf(5, 1, 4))},
 			[]int64{0, 1, 2},
 		},
 		"epochs that begin anew lose nothing": {
-			log{message(of(10, 57, 9)), message(of(11, 1, 10)), message(of(12, 1, 11)), message(of(12, 1, 11)), message(of(13, 2, 11))},
+			log{message(stampOf(10, 57, 9)), message(stampOf(11, 1, 10)), message(stampOf(12, 1, 11)), message(stampOf(12, 1, 11)), message(stampOf(13, 2, 11))},
 			[]int64{0, 1, 2, 4},
 		},
 		"a checkpoint that was set back repeats on purpose": {
 			log{
-				message(of(10, 1, 9)), message(of(12, 1, 11)), message(of(13, 1, 11)), message(of(11, 2, 8)), message(of(12, 2, 8)), message(of(12, 2, 9)),
-				message(of(13, 3, 9)), message(of(13, 2, 9)), message(of(8, 3, 7)),
+				message(stampOf(10, 1, 9)), message(stampOf(12, 1, 11)), message(stampOf(13, 1, 11)), message(stampOf(11, 2, 8)), message(stampOf(12, 2, 8)), message(stampOf(12, 2, 9)),
+				message(stampOf(13, 3, 9)), message(stampOf(13, 2, 9)), message(stampOf(8, 3, 7)),
 			},
 			[]int64{0, 1, 2, 3, 4, 6},
 		},
 		"a checkpoint that was set back without a new epoch repeats only what fails then": {
 			log{
-				message(of(1, 2, 0)), message(of(6, 2, 0)), message(of(100, 2, 99)), message(of(6, 2, 0)), message(parked(of(300, 2, 299), "-1/0:1")),
+				message(stampOf(1, 2, 0)), message(stampOf(6, 2, 0)), message(stampOf(100, 2, 99)), message(stampOf(6, 2, 0)), message(parked(stampOf(300, 2, 299), "-1/0:1")),
 				message(retried(1)), message(retried(1)),
 			},
 			[]int64{0, 1, 2, 4, 5},
 		},
 		"a checkpoint that was set back and has passed the last one again repeats only what fails then": {
-			log{message(of(1, 2, 0)), message(of(6, 2, 0)), message(of(100, 2, 99)), message(parked(of(103, 3, 102), "-1/0:1")), message(of(6, 3, 0)), message(retried(1)), message(retried(1))},
+			log{message(stampOf(1, 2, 0)), message(stampOf(6, 2, 0)), message(stampOf(100, 2, 99)), message(parked(stampOf(103, 3, 102), "-1/0:1")), message(stampOf(6, 3, 0)), message(retried(1)), message(retried(1))},
 			[]int64{0, 1, 2, 3, 5},
 		},
 		"retries of dead letters come below the watermark": {
-			log{message(of(20, 1, 19)), message(retried(3)), message(retried(3)), message(of(3, 1, 2)), message(retried(20)), message(retried(40)), message(of(40, 1, 19)), message(of(41, 1, 40)), message(retried(40))},
+			log{message(stampOf(20, 1, 19)), message(retried(3)), message(retried(3)), message(stampOf(3, 1, 2)), message(retried(20)), message(retried(40)), message(stampOf(40, 1, 19)), message(stampOf(41, 1, 40)), message(retried(40))},
 			[]int64{0, 1, 5, 7},
 		},
 		"what got through of a dead letter is known at its retry": {
 			log{
-				message(of(5, 1, 4)), message(of(6, 1, 4)), message(of(9, 1, 4)), message(parked(of(21, 1, 20), "-1/0:5,4")), message(of(22, 1, 21)),
-				message(retried(5)), message(of(23, 2, 22)), message(retried(5)), message(retried(9)), message(retried(10)),
+				message(stampOf(5, 1, 4)), message(stampOf(6, 1, 4)), message(stampOf(9, 1, 4)), message(parked(stampOf(21, 1, 20), "-1/0:5,4")), message(stampOf(22, 1, 21)),
+				message(retried(5)), message(stampOf(23, 2, 22)), message(retried(5)), message(retried(9)), message(retried(10)),
 			},
 			[]int64{0, 1, 2, 3, 4, 6, 9},
 		},
 		"a retry that was known stays known": {
-			log{message(of(5, 1, 4)), message(retried(5)), message(of(300, 1, 299)), message(of(301, 1, 300)), message(retried(5)), message(retried(5))},
+			log{message(stampOf(5, 1, 4)), message(retried(5)), message(stampOf(300, 1, 299)), message(stampOf(301, 1, 300)), message(retried(5)), message(retried(5))},
 			[]int64{0, 2, 3},
 		},
 		"a repeat's watermark counts too": {
-			log{message(of(10, 1, 4)), message(of(10, 2, 9)), {Body: []byte("good")}, {Body: []byte("good")}, {Body: []byte("good")}, {Body: []byte("good")}, message(of(8, 1, 3)), message(of(11, 2, 9))},
+			log{message(stampOf(10, 1, 4)), message(stampOf(10, 2, 9)), {Body: []byte("good")}, {Body: []byte("good")}, {Body: []byte("good")}, {Body: []byte("good")}, message(stampOf(8, 1, 3)), message(stampOf(11, 2, 9))},
 			[]int64{0, 2, 3, 4, 5, 7},
 		},
 		"where there are many dead letters some are told by number": {
 			log{
-				message(of(5, 1, 4)), message(of(7, 1, 4)), message(of(12, 1, 4)), message(of(15, 1, 4)), message(parked(of(21, 1, 20), "7/0:15")),
-				message(retried(5)), message(retried(7)), message(retried(15)), message(of(22, 1, 21)), message(retried(5)),
+				message(stampOf(5, 1, 4)), message(stampOf(7, 1, 4)), message(stampOf(12, 1, 4)), message(stampOf(15, 1, 4)), message(parked(stampOf(21, 1, 20), "7/0:15")),
+				message(retried(5)), message(retried(7)), message(retried(15)), message(stampOf(22, 1, 21)), message(retried(5)),
 			},
 			[]int64{0, 1, 2, 3, 4, 8},
 		},
 		"a watermark that can't be read whole does not count": {
-			log{message(of(5, 1, 4)), message(parked(of(11, 1, 10), "5")), message(of(5, 1, 4)), message(of(6, 1, 5)), message(parked(of(12, 2, 10), "-1/0:6;")), message(of(7, 1, 5))},
+			log{message(stampOf(5, 1, 4)), message(parked(stampOf(11, 1, 10), "5")), message(stampOf(5, 1, 4)), message(stampOf(6, 1, 5)), message(parked(stampOf(12, 2, 10), "-1/0:6;")), message(stampOf(7, 1, 5))},
 			[]int64{0, 1, 3, 4, 5},
 		},
 		"a watermark at or above its own event is no emitter's": {
-			log{message(of(5, 1, 1<<62)), message(of(6, 1, 5)), message(of(7, 2, 7)), message(of(7, 2, 6)), message(of(8, 1, 7)), message(of(7, 2, 6))}, []int64{0, 1, 2, 3, 4},
+			log{message(stampOf(5, 1, 1<<62)), message(stampOf(6, 1, 5)), message(stampOf(7, 2, 7)), message(stampOf(7, 2, 6)), message(stampOf(8, 1, 7)), message(stampOf(7, 2, 6))}, []int64{0, 1, 2, 3, 4},
 		},
 		"messages that inherit a stamp are one message, those without it are several": {
-			log{message(of(5, 1, 4)), message(of(5, 1, 4)), dropped(message(of(5, 1, 4))), dropped(message(of(5, 1, 4)))}, []int64{0, 2, 3},
+			log{message(stampOf(5, 1, 4)), message(stampOf(5, 1, 4)), dropped(message(stampOf(5, 1, 4))), dropped(message(stampOf(5, 1, 4)))}, []int64{0, 2, 3},
 		},
 		"events without a stamp, or with one that can't be read, are handled": {
 			log{
 				{Body: []byte("good")}, {Properties: map[string]any{"sluice-id": "one"}}, {Properties: map[string]any{"sluice-id": "one"}}, {Properties: map[string]any{"sluice-id": 7}},
-				message(of(5, 1, 4)), {Properties: map[string]any{"sluice-id": "flights@12ab/0/5/0", "sluice-low": "four"}}, {Properties: map[string]any{"city": "Lyon"}}, message(of(5, 1, 4)),
+				message(stampOf(5, 1, 4)), {Properties: map[string]any{"sluice-id": "flights@12ab/0/5/0", "sluice-low": "four"}}, {Properties: map[string]any{"city": "Lyon"}}, message(stampOf(5, 1, 4)),
 				{Properties: map[string]any{"sluice-id": "%41/0/5/0"}}, {Properties: map[string]any{"sluice-id": "%41/0/5/0"}},
 			},
 			[]int64{0, 1, 2, 3, 4, 5, 6, 8, 9},
@@ -224,7 +224,7 @@ func emit(r *rand.Rand, events int64) (log []*sluice.Event, firsts []int64) {
 	for epoch := int64(1); stored < events-1; epoch++ {
 		low := stored
 		for n, end := low+1, low+1+r.Int64N(30); n < min(end, events); n++ {
-			s := of(n, epoch, low)
+			s := stampOf(n, epoch, low)
 			switch r.IntN(10) {
 			case 0:
 				put(s) // its answer was lost
@@ -322,7 +322,7 @@ func TestRepeatsAtRandom(t *testing.T) {
 func TestRepeatsOfDeadLetters(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		for _, n := range []int64{5, 6, 5, 6, 7} {
-			e := message(of(n, 1, 4))
+			e := message(stampOf(n, 1, 4))
 			if n == 6 {
 				e.Body = []byte("reject")
 			}
@@ -335,7 +335,7 @@ func TestRepeatsOfDeadLetters(t *testing.T) {
 		}
 		s.RedriveAll()
 		time.Sleep(time.Minute)
-		s.Hub.Append("0", message(of(6, 2, 4)), message(of(8, 2, 4)))
+		s.Hub.Append("0", message(stampOf(6, 2, 4)), message(stampOf(8, 2, 4)))
 		time.Sleep(time.Minute)
 		end()
 		if rows := s.Rows(); !slices.Equal(rows, []int64{0, 4, 1, 6}) || len(s.Letters()) != 0 {
@@ -347,13 +347,13 @@ func TestRepeatsOfDeadLetters(t *testing.T) {
 // A stamp that can't be read is told, once for each tenure.
 func TestRepeatsUnreadable(t *testing.T) {
 	for want, e := range map[string]*sluice.Event{
-		"":              message(of(5, 1, 4)),
+		"":              message(stampOf(5, 1, 4)),
 		"causation id":  {Properties: map[string]any{"sluice-id": "one"}},
 		"sluice-low":    {Properties: map[string]any{"sluice-id": "flights@12ab/0/5/0", "sluice-low": "four"}},
 		"sluice-epoch":  {Properties: map[string]any{"sluice-id": "flights@12ab/0/5/0", "sluice-epoch": true}},
 		"sluice-id":     {Properties: map[string]any{"sluice-id": 7}},
 		"not encoded":   {Properties: map[string]any{"sluice-id": "%41/0/5/0"}},
-		"sluice-parked": message(parked(of(5, 1, 4), "5")),
+		"sluice-parked": message(parked(stampOf(5, 1, 4), "5")),
 	} {
 		stage(t, 1, func(s *scene) {
 			for range 3 {
@@ -387,7 +387,7 @@ func (c crowd) ReadDedup(context.Context, sluice.Group, string) ([]driver.DedupS
 // told.
 func TestRepeatsBounded(t *testing.T) {
 	stage(t, 1, func(s *scene) {
-		s.Hub.Append("0", message(of(0, 1, -1)), message(of(64*1_199_999, 1, -1)), message(of(1, 1, -1)))
+		s.Hub.Append("0", message(stampOf(0, 1, -1)), message(stampOf(64*1_199_999, 1, -1)), message(stampOf(1, 1, -1)))
 		c := enginetest.Must(sluice.New(s.Hub, s.Leases, sluice.Transactional(crowd{s.Store}, sluice.Each(func(_ context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
 			return tx.Insert("rows", e.Sequence)
 		})), &sluice.Config{Observer: s, StampsFrom: s.StampsFrom}))
@@ -414,7 +414,7 @@ func TestRepeatsExpire(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		at := time.Now()
 		send := func(after time.Duration, source string, n int64) {
-			stamp := of(n, 1, -1)
+			stamp := stampOf(n, 1, -1)
 			stamp.ID.Source = source
 			e := message(stamp)
 			e.Enqueued = at.Add(after)
@@ -446,7 +446,7 @@ func TestRepeatsExpire(t *testing.T) {
 // each time.
 func TestWatermarkThatGoesBackIsReported(t *testing.T) {
 	stage(t, 1, func(s *scene) {
-		s.Hub.Append("0", message(of(12, 1, 11)), message(of(9, 2, 8)), message(of(12, 2, 8)), message(of(9, 2, 8)))
+		s.Hub.Append("0", message(stampOf(12, 1, 11)), message(stampOf(9, 2, 8)), message(stampOf(12, 2, 8)), message(stampOf(9, 2, 8)))
 		if rows := s.pass(100, 1); !slices.Equal(rows, []int64{0, 1, 2}) {
 			s.T.Errorf("handled %v, want 0, 1 and 2", rows)
 		}

@@ -19,12 +19,12 @@ import (
 // before the next commit of a consumer.
 type overtaken struct {
 	*sluicetest.Store
-	by atomic.Pointer[func(lease sluice.Lease)]
+	rival atomic.Pointer[func(lease sluice.Lease)]
 }
 
 func (o *overtaken) Commit(ctx context.Context, step driver.Step, fn func(context.Context, *sluicetest.Tx) error) error {
 	if step.From != step.To {
-		if by := o.by.Swap(nil); by != nil {
+		if by := o.rival.Swap(nil); by != nil {
 			(*by)(step.Lease)
 		}
 	}
@@ -66,12 +66,12 @@ func TestDuplicatesBehindAnotherOfTheOwnerName(t *testing.T) {
 		})), &sluice.Config{Observer: s, StampsFrom: s.StampsFrom}))
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(ctx) }()
-		s.Hub.Append("0", message(of(5, 1, 4)))
+		s.Hub.Append("0", message(stampOf(5, 1, 4)))
 		time.Sleep(time.Minute)
 		by := func(lease sluice.Lease) {
 			// It handles events 1 and 2. The consumer does not read event 2.
 			hub.cut.Store(true)
-			s.Hub.Append("0", message(of(7, 1, 4)))
+			s.Hub.Append("0", message(stampOf(7, 1, 4)))
 			step := driver.Step{Lease: lease, From: sluice.Position{}, To: enginetest.Must(s.Hub.Bounds(ctx, "0")).Last, Dedup: []driver.DedupState{{
 				Origin: "flights@12ab/0", Epoch: 1, Low: 4, Top: 7, At: time.Now(), IDs: idset.Encode([]idset.ID{{Sequence: 6}, {Sequence: 7}}),
 			}}}
@@ -81,10 +81,10 @@ func TestDuplicatesBehindAnotherOfTheOwnerName(t *testing.T) {
 				s.T.Error(err)
 			}
 		}
-		store.by.Store(&by)
-		s.Hub.Append("0", message(of(6, 1, 4)))
+		store.rival.Store(&by)
+		s.Hub.Append("0", message(stampOf(6, 1, 4)))
 		time.Sleep(time.Minute)
-		s.Hub.Append("0", message(of(7, 1, 4)), message(of(6, 1, 4)), message(of(8, 1, 4)))
+		s.Hub.Append("0", message(stampOf(7, 1, 4)), message(stampOf(6, 1, 4)), message(stampOf(8, 1, 4)))
 		time.Sleep(time.Minute)
 		if err := errors.Join(c.Stop(ctx), <-ran); err != nil {
 			s.T.Error(err)

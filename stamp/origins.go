@@ -24,8 +24,8 @@ import (
 //     partition.
 //   - Of equals that whose last event is oldest goes first.
 var (
-	maxDedupWords   = bounds.Of(1<<20, 4)
-	maxDedupOrigins = bounds.Of(1<<14, 6)
+	maxDedupWords   = bounds.Choose(1<<20, 4)
+	maxDedupOrigins = bounds.Choose(1<<14, 6)
 )
 
 // origin is what is remembered of one emitter's partition.
@@ -37,7 +37,7 @@ type origin struct {
 	floor      int64    // ids up to here are forgotten because there were too many
 	ids        idset.Set
 	redrives   *origin   // nil if there were none
-	at         time.Time // of its last event; its redrives have the same time
+	enqueued   time.Time // of its last event; its redrives have the same time
 	oldest     time.Time // the time of its oldest stored row; zero if none is stored
 	row        int       // its row in the step being made, from 1; 0 if it has none
 }
@@ -95,7 +95,7 @@ func (r *Memory) find(name string, at time.Time) *origin {
 	if r.Loaded && len(r.origins) >= maxDedupOrigins {
 		r.evict(base)
 	}
-	o := &origin{name: strings.Clone(name), ofRedrives: base != nil, low: driver.Origin.Sequence, floor: driver.Origin.Sequence, at: at}
+	o := &origin{name: strings.Clone(name), ofRedrives: base != nil, low: driver.Origin.Sequence, floor: driver.Origin.Sequence, enqueued: at}
 	r.origins[o.name] = o
 	if base != nil {
 		base.redrives = o
@@ -141,7 +141,7 @@ func (r *Memory) forgettable(keep *origin) []*origin {
 		*origin
 		newer int // origins of the same source partition
 	}
-	oldestFirst := func(a, b *origin) int { return cmp.Or(a.at.Compare(b.at), strings.Compare(a.name, b.name)) }
+	oldestFirst := func(a, b *origin) int { return cmp.Or(a.enqueued.Compare(b.enqueued), strings.Compare(a.name, b.name)) }
 	partitions := map[string][]*origin{}
 	for name, o := range r.origins {
 		if !o.ofRedrives {
@@ -217,7 +217,7 @@ func (r *Memory) forget(o *origin, upTo int64) {
 // origin.
 func (r *Memory) redrivesOf(o *origin) *origin {
 	if o.redrives == nil {
-		return r.find(o.name+ofRedrives, o.at)
+		return r.find(o.name+ofRedrives, o.enqueued)
 	}
 	return o.redrives
 }

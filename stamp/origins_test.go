@@ -17,15 +17,15 @@ const maxOrigins = 1 << 14 // of a partition
 // stamps sends messages of many origins, each enqueued a millisecond after the one before.
 type stamps struct {
 	*scene
-	at time.Time
+	enqueued time.Time
 }
 
 func (s *stamps) send(source, partition string, stamp stamp.Stamp) {
 	stamp.ID.Source, stamp.ID.Partition = source, partition
 	e := &sluice.Event{Properties: map[string]any{}, Body: []byte("good")}
 	stamp.SetTo(e.Properties)
-	s.at = s.at.Add(time.Millisecond)
-	e.Enqueued = s.at
+	s.enqueued = s.enqueued.Add(time.Millisecond)
+	e.Enqueued = s.enqueued
 	s.Hub.Append("0", e)
 }
 
@@ -52,16 +52,16 @@ func TestTooManyOrigins(t *testing.T) {
 	for _, maxBatch := range []int{100, 20_000} {
 		stage(t, 1, func(scene *scene) {
 			s := &stamps{scene, time.Now()}
-			s.send("flights@0", "0", of(5, 1, -1))
+			s.send("flights@0", "0", stampOf(5, 1, -1))
 			s.send("flights@0", "0", retried(6))
 			for n := range maxOrigins - 2 {
-				s.send(fmt.Sprintf("flights@%x", n+1), "0", of(5, 1, -1))
+				s.send(fmt.Sprintf("flights@%x", n+1), "0", stampOf(5, 1, -1))
 			}
 			s.pass(maxBatch, 1)
 			if list := s.full(); len(list) > 0 {
 				s.T.Errorf("%d origins: reported %q", maxOrigins, list)
 			}
-			if n := s.again(func() { s.send("flights@new", "0", of(5, 1, -1)) }); n != 1 {
+			if n := s.again(func() { s.send("flights@new", "0", stampOf(5, 1, -1)) }); n != 1 {
 				s.T.Errorf("%d of one new message took effect", n)
 			}
 			list := s.full()
@@ -76,8 +76,8 @@ func TestTooManyOrigins(t *testing.T) {
 				s.T.Errorf("%d origins are in the table, the oldest %v, its redrives %v, the first to stay %v", len(origins), origins["flights@0/0"], origins["flights@0/0/retry"], origins["flights@100/0"])
 			}
 			if n := s.again(func() {
-				s.send("flights@0", "0", of(5, 1, -1))
-				s.send("flights@100", "0", of(5, 1, -1))
+				s.send("flights@0", "0", stampOf(5, 1, -1))
+				s.send("flights@100", "0", stampOf(5, 1, -1))
 			}); n != 1 {
 				s.T.Errorf("%d of two repeated messages took effect, want that of the forgotten origin", n)
 			}
@@ -94,12 +94,12 @@ func TestShareOfOrigins(t *testing.T) {
 		const partitions = 1000
 		honest := func() {
 			for n := range partitions {
-				s.send("flights@1", fmt.Sprint(n), of(5, 1, -1))
+				s.send("flights@1", fmt.Sprint(n), stampOf(5, 1, -1))
 			}
 		}
 		honest()
 		for n := range 2 * maxOrigins {
-			s.send(fmt.Sprintf("forged@%x", n), "0", of(5, 1, -1))
+			s.send(fmt.Sprintf("forged@%x", n), "0", stampOf(5, 1, -1))
 		}
 		s.pass(1000, 1)
 		if n := s.again(honest); n != 0 {
@@ -119,17 +119,17 @@ func TestHistoriesOfOnePartition(t *testing.T) {
 		const partitions = 100
 		others := func() {
 			for n := range partitions {
-				s.send("flights@1.0", fmt.Sprint(n), of(5, 1, -1))
+				s.send("flights@1.0", fmt.Sprint(n), stampOf(5, 1, -1))
 			}
 		}
 		others()
 		last := ""
 		for n := range maxOrigins + 1000 {
 			last = fmt.Sprintf("flights@1.%x", n)
-			s.send(last, "elected", of(5, 1, -1))
+			s.send(last, "elected", stampOf(5, 1, -1))
 		}
 		s.pass(1000, 1)
-		if n := s.again(func() { others(); s.send(last, "elected", of(5, 1, -1)) }); n != 0 {
+		if n := s.again(func() { others(); s.send(last, "elected", stampOf(5, 1, -1)) }); n != 0 {
 			s.T.Errorf("%d of %d repeated messages took effect", n, partitions+1)
 		}
 		if len(s.full()) == 0 {

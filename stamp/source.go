@@ -175,7 +175,7 @@ const (
 // the event with the later of them was enqueued.
 type believed struct {
 	epoch, low int64
-	at         time.Time
+	enqueued   time.Time
 	there      bool
 }
 
@@ -184,7 +184,7 @@ type believed struct {
 func (b *believed) check(s *Stamp, enqueued time.Time) error {
 	epoch, low := int64(maxFirstEpoch), int64(maxFirstLow)
 	if b.there {
-		passed := min(max(enqueued.Sub(b.at), 0), rememberFor) + benefit
+		passed := min(max(enqueued.Sub(b.enqueued), 0), rememberFor) + benefit
 		seconds := int64(passed / time.Second)
 		epoch, low = b.epoch+seconds*fastestLeases, b.low+seconds*fastestLog
 	}
@@ -203,7 +203,7 @@ func (b *believed) advance(epoch, low int64, at time.Time) {
 		return
 	}
 	b.epoch, b.low, b.there = max(epoch, b.epoch), max(low, b.low), true
-	if at.After(b.at) {
-		b.at = at
+	if at.After(b.enqueued) {
+		b.enqueued = at
 	}
 }

@@ -18,9 +18,9 @@ import (
 // otherwise suppress the events of others.
 func TestForgedStampWithoutSource(t *testing.T) {
 	stage(t, 1, func(s *scene) {
-		s.Hub.Append("0", message(of(math.MaxInt64-1, math.MaxInt64, math.MaxInt64-2)))
+		s.Hub.Append("0", message(stampOf(math.MaxInt64-1, math.MaxInt64, math.MaxInt64-2)))
 		for n := range int64(1000) {
-			s.Hub.Append("0", message(of(n, 1, n-1)))
+			s.Hub.Append("0", message(stampOf(n, 1, n-1)))
 		}
 		s.StampsFrom = nil
 		if rows := s.pass(100, 1); len(rows) != 1001 {
@@ -49,16 +49,16 @@ func (s *scene) wantFailures(texts ...string) {
 // reported. The ids of such stamps still count.
 func TestImplausibleStamp(t *testing.T) {
 	for name, forged := range map[string]stamp.Stamp{
-		"epoch and watermark":      of(math.MaxInt64-1, math.MaxInt64, math.MaxInt64-2),
-		"watermark":                of(1<<60, 1, 1<<60-1),
-		"watermark within decades": of(1<<40, 1, 1<<40-1),
-		"epoch":                    of(5000, 1<<40, 60),
+		"epoch and watermark":      stampOf(math.MaxInt64-1, math.MaxInt64, math.MaxInt64-2),
+		"watermark":                stampOf(1<<60, 1, 1<<60-1),
+		"watermark within decades": stampOf(1<<40, 1, 1<<40-1),
+		"epoch":                    stampOf(5000, 1<<40, 60),
 	} {
 		t.Run(name, func(t *testing.T) {
 			stage(t, 1, func(s *scene) {
 				var want []int64
 				for n := range int64(1000) {
-					s.Hub.Append("0", message(of(n, 1, n-1)))
+					s.Hub.Append("0", message(stampOf(n, 1, n-1)))
 					want = append(want, n)
 					if n == 50 {
 						s.Hub.Append("0", message(forged), message(forged))
@@ -83,9 +83,9 @@ func TestImplausibleStamp(t *testing.T) {
 // one could be too far above.
 func TestFirstStampAfterAnImplausibleOne(t *testing.T) {
 	stage(t, 1, func(s *scene) {
-		s.Hub.Append("0", message(of(5, 1<<40, 4)))
+		s.Hub.Append("0", message(stampOf(5, 1<<40, 4)))
 		s.pass(100, 1)
-		s.Hub.Append("0", message(of(1<<33, 1000, 1<<33-1)), message(of(7, 1000, 6)))
+		s.Hub.Append("0", message(stampOf(1<<33, 1000, 1<<33-1)), message(stampOf(7, 1000, 6)))
 		if rows := s.pass(100, 1); !slices.Equal(rows, []int64{0, 1}) {
 			t.Errorf("handled %v, want all but the one below the watermark", rows)
 		}
@@ -96,9 +96,9 @@ func TestFirstStampAfterAnImplausibleOne(t *testing.T) {
 // A watermark may be far above the last one if enough time has passed.
 func TestPlausibleAfterTime(t *testing.T) {
 	stage(t, 1, func(s *scene) {
-		s.Hub.Append("0", message(of(5, 1, 4)))
+		s.Hub.Append("0", message(stampOf(5, 1, 4)))
 		time.Sleep(24 * time.Hour)
-		s.Hub.Append("0", message(of(1<<33, 1000, 1<<33-1)), message(of(7, 1000, 6)))
+		s.Hub.Append("0", message(stampOf(1<<33, 1000, 1<<33-1)), message(stampOf(7, 1000, 6)))
 		if rows := s.pass(100, 1); !slices.Equal(rows, []int64{0, 1}) {
 			t.Errorf("handled %v, want all but the one below the watermark", rows)
 		}
@@ -110,12 +110,12 @@ func TestPlausibleAfterTime(t *testing.T) {
 // reached, not from the last message.
 func TestPlausibleAfterRestart(t *testing.T) {
 	stage(t, 1, func(s *scene) {
-		s.Hub.Append("0", message(of(5, 1, 4)))
+		s.Hub.Append("0", message(stampOf(5, 1, 4)))
 		s.pass(100, 1)
 		time.Sleep(24 * time.Hour)
-		s.Hub.Append("0", message(of(6, 1, 4))) // a late write of the owner before
+		s.Hub.Append("0", message(stampOf(6, 1, 4))) // a late write of the owner before
 		s.pass(100, 1)
-		s.Hub.Append("0", message(of(1<<33, 1000, 1<<33-1)), message(of(7, 1000, 6)))
+		s.Hub.Append("0", message(stampOf(1<<33, 1000, 1<<33-1)), message(stampOf(7, 1000, 6)))
 		if rows := s.pass(100, 1); !slices.Equal(rows, []int64{0, 1, 2}) {
 			t.Errorf("handled %v, want all but the one below the watermark", rows)
 		}
@@ -126,9 +126,9 @@ func TestPlausibleAfterRestart(t *testing.T) {
 // A watermark without an epoch bounds the next one after a restart too.
 func TestImplausibleAfterRestart(t *testing.T) {
 	stage(t, 1, func(s *scene) {
-		s.Hub.Append("0", message(of(5, 0, 4)))
+		s.Hub.Append("0", message(stampOf(5, 0, 4)))
 		s.pass(100, 1)
-		s.Hub.Append("0", message(of(1<<40, 0, 1<<40-1)), message(of(7, 0, 4)))
+		s.Hub.Append("0", message(stampOf(1<<40, 0, 1<<40-1)), message(stampOf(7, 0, 4)))
 		if rows := s.pass(100, 1); !slices.Equal(rows, []int64{0, 1, 2}) {
 			t.Errorf("handled %v, want all: the watermark is forged", rows)
 		}
@@ -141,7 +141,7 @@ func TestTwoStampKeys(t *testing.T) {
 	key, old := []byte("the key of both stages"), []byte("the key before this one")
 	reader := stamp.NewReader([]stamp.Source{{Topic: "flights", Key: key}, {Topic: "flights", Key: old}})
 	for i, signer := range [][]byte{key, old, []byte("the key of another")} {
-		e := message(of(5, 1, 4))
+		e := message(stampOf(5, 1, 4))
 		stamp.Sign(e.Properties, signer)
 		if _, there, err := reader.Read(e.Properties); there != (i < 2) {
 			t.Errorf("signed with %q: %v, %v", signer, there, err)
@@ -160,19 +160,19 @@ func TestSignedStamps(t *testing.T) {
 		return e
 	}
 	changed := func(name string, to any) *sluice.Event {
-		e := signed(of(20, 1, 19), key)
+		e := signed(stampOf(20, 1, 19), key)
 		e.Properties[name] = to
 		return e
 	}
 	stage(t, 1, func(s *scene) {
 		s.StampsFrom[0].Key = key
 		s.Hub.Append("0",
-			signed(of(5, 1, 4), key), signed(of(5, 1, 4), key), // a duplicate
-			message(of(6, 1, 5)), message(of(6, 1, 5)), // not signed
-			signed(of(9, 1, 8), other), // another's
+			signed(stampOf(5, 1, 4), key), signed(stampOf(5, 1, 4), key), // a duplicate
+			message(stampOf(6, 1, 5)), message(stampOf(6, 1, 5)), // not signed
+			signed(stampOf(9, 1, 8), other), // another's
 			changed("sluice-low", int64(18)), changed("sluice-epoch", int64(2)), changed("sluice-parked", "-1/0:5"),
 			changed("sluice-retry", true), changed("sluice-id", "flights@12ab/0/21/0"), changed("sluice-signature", 7),
-			signed(of(10, 1, 9), key), signed(of(7, 1, 5), key), // below the watermark
+			signed(stampOf(10, 1, 9), key), signed(stampOf(7, 1, 5), key), // below the watermark
 		)
 		if rows := s.pass(100, 1); !slices.Equal(rows, []int64{0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}) {
 			t.Errorf("handled %v, want all but the second and the last", rows)

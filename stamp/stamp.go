@@ -264,7 +264,7 @@ func Of(ctx context.Context, e *driver.Event, n int) (Stamp, bool) {
 	}
 	mark := em.watermark.Load()
 	return Stamp{
-		ID:    CausationID{Source: em.source.of(e), Partition: e.Partition, Sequence: e.Sequence, N: n},
+		ID:    CausationID{Source: em.source.source(e), Partition: e.Partition, Sequence: e.Sequence, N: n},
 		Epoch: em.Lease.Epoch, Low: mark.low, Parked: mark.parked, Redrive: em.redrive,
 	}, true
 }
@@ -272,7 +272,7 @@ func Of(ctx context.Context, e *driver.Event, n int) (Stamp, bool) {
 // CausationSource returns [CausationID].Source of the messages that a stage makes of an event of a
 // topic, which has the stage's consumer group.
 func CausationSource(topic *driver.Topic, e *driver.Event) string {
-	return idSourceOf(topic, topic.Incarnation).of(e)
+	return idSourceOf(topic, topic.Incarnation).source(e)
 }
 
 // Foreign reports whether a stamp is of another stage than the one whose records and
@@ -305,8 +305,8 @@ func idSourceOf(topic *driver.Topic, incarnation string) *idSource {
 	return &idSource{stage: sourceOf(topic.Group, incarnation), sparse: topic.Sparse}
 }
 
-// of returns [CausationID].Source.
-func (s *idSource) of(e *driver.Event) string {
+// source returns [CausationID].Source.
+func (s *idSource) source(e *driver.Event) string {
 	if !s.sparse {
 		return s.stage
 	}

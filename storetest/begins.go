@@ -43,27 +43,27 @@ func checkBegin(t testing.TB, store beginner, lease func(owner string, epoch int
 	want("claimed", driver.Unset, driver.Beginning{})
 	other := a
 	other.Owner = "other"
-	wantFenced(t, "begin by another owner", store.Begin(ctx, other, driver.Unset, at(7)))
-	wantFenced(t, "begin from where it is not", store.Begin(ctx, a, at(3), at(7)))
+	wantFenced(t, "begin by another owner", store.Begin(ctx, other, driver.Unset, positionAt(7)))
+	wantFenced(t, "begin from where it is not", store.Begin(ctx, a, positionAt(3), positionAt(7)))
 	want("fenced", driver.Unset, driver.Beginning{})
 
 	suite.NoError(t, "record", store.RecordAttempt(ctx, a, driver.Unset, driver.AttemptRecord{Sequence: 1, Attempts: 1}))
-	suite.NoError(t, "begin", store.Begin(ctx, a, driver.Unset, at(7)))
+	suite.NoError(t, "begin", store.Begin(ctx, a, driver.Unset, positionAt(7)))
 	started := driver.Beginning{After: 7, How: driver.HowStart}
-	want("begun", at(7), started)
-	wantFenced(t, "begin twice", store.Begin(ctx, a, driver.Unset, at(8)))
-	want("begun once", at(7), started)
+	want("begun", positionAt(7), started)
+	wantFenced(t, "begin twice", store.Begin(ctx, a, driver.Unset, positionAt(8)))
+	want("begun once", positionAt(7), started)
 
-	suite.NoError(t, "begin later", store.Begin(ctx, a, at(7), at(9)))
+	suite.NoError(t, "begin later", store.Begin(ctx, a, positionAt(7), positionAt(9)))
 	started.After = 9
-	want("begun later", at(9), started)
+	want("begun later", positionAt(9), started)
 	move(a)
 	b := lease("b", a.Epoch+1)
 	claim(b, started)
-	want("claimed by another", at(12), started)
+	want("claimed by another", positionAt(12), started)
 
 	for _, began := range []driver.Beginning{{After: 4, How: driver.HowImport}, {After: driver.Origin.Sequence, How: driver.HowSet}} {
-		to := at(began.After)
+		to := positionAt(began.After)
 		if began.After < 0 {
 			to = driver.Origin
 		}

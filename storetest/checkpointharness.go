@@ -86,7 +86,7 @@ func (h *CheckpointHarness) begin(t testing.TB) driver.Lease {
 	t.Helper()
 	l := h.lease(t, "0", "a", 1)
 	h.claim(t, l)
-	h.advance(t, l, at(9))
+	h.advance(t, l, positionAt(9))
 	return l
 }
 

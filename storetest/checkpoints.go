@@ -45,15 +45,15 @@ func ownerChecks() []suite.Check[CheckpointHarness] {
 			h.begin(t)
 			for i, owner := range []string{"b", "b", "a"} {
 				l := h.lease(t, "0", owner, int64(5+i))
-				if p := h.claim(t, l); p.Owner != owner || p.Epoch != l.Epoch || p.Position != at(9) {
-					t.Errorf("claimed %+v, want owner %s, epoch %d, position %+v", p, owner, l.Epoch, at(9))
+				if p := h.claim(t, l); p.Owner != owner || p.Epoch != l.Epoch || p.Position != positionAt(9) {
+					t.Errorf("claimed %+v, want owner %s, epoch %d, position %+v", p, owner, l.Epoch, positionAt(9))
 				}
 			}
 		}},
 		{Name: "ClaimFenced", Run: func(t testing.TB, h CheckpointHarness) {
 			b := h.lease(t, "0", "b", 5)
 			h.claim(t, b)
-			h.advance(t, b, at(9))
+			h.advance(t, b, positionAt(9))
 			before := h.checkpoint(t, "0")
 			for _, l := range []driver.Lease{leaseOf("0", "a", b.Epoch-1), leaseOf("0", "b", b.Epoch-1), leaseOf("0", "a", b.Epoch)} {
 				_, err := h.Store.Claim(suite.Context(t), l, incarnation)
@@ -65,7 +65,7 @@ func ownerChecks() []suite.Check[CheckpointHarness] {
 			if after := h.checkpoint(t, "0"); !sameCheckpoint(before, after) {
 				t.Errorf("claims in vain changed %+v to %+v", before, after)
 			}
-			h.advance(t, b, at(10))
+			h.advance(t, b, positionAt(10))
 		}},
 		{Name: "Claims", Run: func(t testing.TB, h CheckpointHarness) {
 			claims := func(what string, want int) {
@@ -91,7 +91,7 @@ func ownerChecks() []suite.Check[CheckpointHarness] {
 			h.claim(t, c)
 			h.advance(t, c, driver.Origin, driver.SequenceRange{First: 3, Last: 4})
 			claims("more done, but the position where it was", 2)
-			h.advance(t, c, at(0), driver.SequenceRange{First: 3, Last: 4})
+			h.advance(t, c, positionAt(0), driver.SequenceRange{First: 3, Last: 4})
 			claims("progress", 1)
 			d := h.lease(t, "0", "d", 9)
 			if p := h.claim(t, d); p.Claims != 2 {
@@ -103,9 +103,9 @@ func ownerChecks() []suite.Check[CheckpointHarness] {
 			claims("left by one who was fenced off", 2)
 			suite.NoError(t, "leave", h.Store.Leave(suite.Context(t), d))
 			claims("left cleanly", 0)
-			h.wantPosition(t, at(0), driver.SequenceRange{First: 3, Last: 4})
-			if p := h.claim(t, h.lease(t, "0", "e", 10)); p.Claims != 1 || p.Position != at(0) {
-				t.Errorf("claimed after a clean leave: %d claims at %+v, want 1 at %+v", p.Claims, p.Position, at(0))
+			h.wantPosition(t, positionAt(0), driver.SequenceRange{First: 3, Last: 4})
+			if p := h.claim(t, h.lease(t, "0", "e", 10)); p.Claims != 1 || p.Position != positionAt(0) {
+				t.Errorf("claimed after a clean leave: %d claims at %+v, want 1 at %+v", p.Claims, p.Position, positionAt(0))
 			}
 		}},
 		{Name: "Incarnation", Run: func(t testing.TB, h CheckpointHarness) {
@@ -113,10 +113,10 @@ func ownerChecks() []suite.Check[CheckpointHarness] {
 			b := h.lease(t, "0", "b", 2)
 			p, err := h.Store.Claim(suite.Context(t), b, "incarnation 2")
 			suite.NoError(t, "claim with another incarnation", err)
-			if p.Incarnation != incarnation || p.Position != at(9) || p.Epoch != b.Epoch || p.Owner != "b" {
+			if p.Incarnation != incarnation || p.Position != positionAt(9) || p.Epoch != b.Epoch || p.Owner != "b" {
 				t.Errorf("got %+v, want the checkpoint claimed, and its incarnation and position as they were", p)
 			}
-			h.advance(t, b, at(10))
+			h.advance(t, b, positionAt(10))
 			if p := h.checkpoint(t, "0"); p.Incarnation != incarnation {
 				t.Errorf("progress made it of %s, want incarnation 1", p.Incarnation)
 			}
@@ -151,33 +151,33 @@ func ownerChecks() []suite.Check[CheckpointHarness] {
 				if p.Position != driver.Unset || p.Group != g || p.Owner != l.Owner || p.Incarnation != "incarnation \"√\" 1" {
 					t.Errorf("group %v: claimed %+v, want a checkpoint of its own", g, p)
 				}
-				h.advanceOf(t, l, p.Incarnation, at(int64(70+i)))
+				h.advanceOf(t, l, p.Incarnation, positionAt(int64(70+i)))
 			}
 			for i, g := range otherGroups {
 				list, err := h.Store.Read(suite.Context(t), g)
 				suite.NoError(t, "read", err)
-				if len(list) != 1 || list[0].Group != g || list[0].Position != at(int64(70+i)) {
+				if len(list) != 1 || list[0].Group != g || list[0].Position != positionAt(int64(70+i)) {
 					t.Errorf("group %v: read %+v, want its own checkpoint at %d", g, list, 70+i)
 				}
 			}
-			h.wantPosition(t, at(9))
-			h.advance(t, a, at(10))
+			h.wantPosition(t, positionAt(9))
+			h.advance(t, a, positionAt(10))
 		}},
 		{Name: "Begin", Run: func(t testing.TB, h CheckpointHarness) {
 			lease := func(owner string, epoch int64) driver.Lease { return h.lease(t, "0", owner, epoch) }
-			checkBegin(t, h.Store, lease, func(l driver.Lease) { h.advance(t, l, at(12)) })
+			checkBegin(t, h.Store, lease, func(l driver.Lease) { h.advance(t, l, positionAt(12)) })
 		}},
 		{Name: "Reset", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
-			h.advance(t, a, at(10), driver.SequenceRange{First: 12, Last: 14})
-			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", at(4), "set")
+			h.advance(t, a, positionAt(10), driver.SequenceRange{First: 12, Last: 14})
+			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", positionAt(4), "set")
 			suite.NoError(t, "reset", err)
 			p := h.checkpoint(t, "0")
-			if epoch <= a.Epoch || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 2" || p.Claims != 0 || len(p.Done) > 0 {
-				t.Errorf("reset to epoch %d: %+v, want an epoch above %d, position %+v of incarnation 2, no claims, nothing done after it", epoch, p, a.Epoch, at(4))
+			if epoch <= a.Epoch || p.Epoch != epoch || p.Position != positionAt(4) || p.Incarnation != "incarnation 2" || p.Claims != 0 || len(p.Done) > 0 {
+				t.Errorf("reset to epoch %d: %+v, want an epoch above %d, position %+v of incarnation 2, no claims, nothing done after it", epoch, p, a.Epoch, positionAt(4))
 			}
 			for _, to := range []int64{4, 10, 11} {
-				suite.ErrorIs(t, "advance by the owner of before", h.Store.Advance(suite.Context(t), a, incarnation, at(to), nil), driver.ErrFenced)
+				suite.ErrorIs(t, "advance by the owner of before", h.Store.Advance(suite.Context(t), a, incarnation, positionAt(to), nil), driver.ErrFenced)
 			}
 			_, err = h.Store.Claim(suite.Context(t), a, "incarnation 2")
 			suite.ErrorIs(t, "claim in the epoch of before", err, driver.ErrFenced)
@@ -194,18 +194,18 @@ func ownerChecks() []suite.Check[CheckpointHarness] {
 			if p := h.claim(t, b); p.Claims != 1 || p.Position != driver.Origin || len(p.Done) > 0 {
 				t.Errorf("claimed after a reset: %+v, want 1 claim at the origin", p)
 			}
-			h.advanceOf(t, b, "incarnation 2", at(3))
+			h.advanceOf(t, b, "incarnation 2", positionAt(3))
 		}},
 		{Name: "ResetCreates", Run: func(t testing.TB, h CheckpointHarness) {
-			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", incarnation, at(4), "set")
+			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", incarnation, positionAt(4), "set")
 			suite.NoError(t, "reset", err)
 			p := h.checkpoint(t, "0")
-			if epoch < 1 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != incarnation || p.Claims != 0 {
+			if epoch < 1 || p.Epoch != epoch || p.Position != positionAt(4) || p.Incarnation != incarnation || p.Claims != 0 {
 				t.Errorf("reset made %+v with epoch %d", p, epoch)
 			}
 			a := h.lease(t, "0", "a", epoch+1)
 			h.claim(t, a)
-			h.advance(t, a, at(5))
+			h.advance(t, a, positionAt(5))
 		}},
 		{Name: "LargeNumbers", Run: func(t testing.TB, h CheckpointHarness) {
 			l := h.lease(t, "0", "a", 1<<40)
@@ -224,7 +224,7 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 		{Name: "Advance", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.lease(t, "0", "a", 1)
 			h.claim(t, a)
-			for _, to := range []driver.Position{driver.Origin, at(0), at(1), at(12), {Sequence: 1300}} { // the last without an offset
+			for _, to := range []driver.Position{driver.Origin, positionAt(0), positionAt(1), positionAt(12), {Sequence: 1300}} { // the last without an offset
 				h.advance(t, a, to)
 				h.wantPosition(t, to)
 				if p := h.claim(t, a); p.Position != to || p.Epoch != a.Epoch || p.Owner != "a" {
@@ -239,11 +239,11 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 		{Name: "AdvanceAgain", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
 			for range 3 {
-				h.advance(t, a, at(10), driver.SequenceRange{First: 12, Last: 14})
-				h.wantPosition(t, at(10), driver.SequenceRange{First: 12, Last: 14})
+				h.advance(t, a, positionAt(10), driver.SequenceRange{First: 12, Last: 14})
+				h.wantPosition(t, positionAt(10), driver.SequenceRange{First: 12, Last: 14})
 			}
-			h.advance(t, a, at(11), driver.SequenceRange{First: 13, Last: 14})
-			h.wantPosition(t, at(11), driver.SequenceRange{First: 13, Last: 14})
+			h.advance(t, a, positionAt(11), driver.SequenceRange{First: 13, Last: 14})
+			h.wantPosition(t, positionAt(11), driver.SequenceRange{First: 13, Last: 14})
 		}},
 		{Name: "Attempt", Run: func(t testing.TB, h CheckpointHarness) {
 			checkAttempts(t, attempts{
@@ -258,10 +258,10 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 		}},
 		{Name: "AttemptKeepsDone", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
-			h.advance(t, a, at(10), driver.SequenceRange{First: 12, Last: 14})
-			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(10), driver.AttemptRecord{Sequence: 11, Attempts: 1, Error: "no"}))
-			h.wantPosition(t, at(10), driver.SequenceRange{First: 12, Last: 14})
-			_, err := h.Store.Reset(suite.Context(t), testGroup, "0", incarnation, at(10), "set")
+			h.advance(t, a, positionAt(10), driver.SequenceRange{First: 12, Last: 14})
+			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, positionAt(10), driver.AttemptRecord{Sequence: 11, Attempts: 1, Error: "no"}))
+			h.wantPosition(t, positionAt(10), driver.SequenceRange{First: 12, Last: 14})
+			_, err := h.Store.Reset(suite.Context(t), testGroup, "0", incarnation, positionAt(10), "set")
 			suite.NoError(t, "reset", err)
 			if p := h.checkpoint(t, "0"); p.Attempt != (driver.AttemptRecord{}) {
 				t.Errorf("a reset left attempt record %+v", p.Attempt)
@@ -270,39 +270,39 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 		{Name: "Backwards", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
 			done := []driver.SequenceRange{{First: 14, Last: 15}, {First: 17, Last: 17}}
-			h.advance(t, a, at(12), done...)
+			h.advance(t, a, positionAt(12), done...)
 			before := h.checkpoint(t, "0")
-			for _, to := range []driver.Position{at(11), {Sequence: 11}, at(0), driver.Origin, driver.Unset} {
+			for _, to := range []driver.Position{positionAt(11), {Sequence: 11}, positionAt(0), driver.Origin, driver.Unset} {
 				suite.ErrorIs(t, fmt.Sprintf("advance from 12 to %v", to), h.Store.Advance(suite.Context(t), a, incarnation, to, []driver.SequenceRange{{First: 13, Last: 13}}), driver.ErrFenced)
 			}
 			if after := h.checkpoint(t, "0"); !sameCheckpoint(before, after) {
 				t.Errorf("advances in vain changed %+v to %+v", before, after)
 			}
-			h.advance(t, a, at(13), done[1:]...)
+			h.advance(t, a, positionAt(13), done[1:]...)
 		}},
 		{Name: "Done", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
 			first := []driver.SequenceRange{{First: 11, Last: 11}, {First: 13, Last: 20}, {First: 22, Last: 1 << 41}}
-			h.advance(t, a, at(9), first...)
-			h.wantPosition(t, at(9), first...)
-			h.wantCheckpoint(t, "claimed again", h.claim(t, a), at(9), first...)
+			h.advance(t, a, positionAt(9), first...)
+			h.wantPosition(t, positionAt(9), first...)
+			h.wantCheckpoint(t, "claimed again", h.claim(t, a), positionAt(9), first...)
 			suite.NoError(t, "leave", h.Store.Leave(suite.Context(t), a))
 			b := h.lease(t, "0", "b", 2)
-			h.wantCheckpoint(t, "claimed by another", h.claim(t, b), at(9), first...)
-			h.wantPosition(t, at(9), first...)
+			h.wantCheckpoint(t, "claimed by another", h.claim(t, b), positionAt(9), first...)
+			h.wantPosition(t, positionAt(9), first...)
 			fewer := []driver.SequenceRange{{First: 15, Last: 15}}
-			h.advance(t, b, at(9), fewer...)
-			h.wantPosition(t, at(9), fewer...)
-			h.advance(t, b, at(9))
-			h.wantPosition(t, at(9))
-			h.advance(t, b, at(9), fewer...)
-			h.advance(t, b, at(12)) // replaced, not added to
-			h.wantPosition(t, at(12))
+			h.advance(t, b, positionAt(9), fewer...)
+			h.wantPosition(t, positionAt(9), fewer...)
+			h.advance(t, b, positionAt(9))
+			h.wantPosition(t, positionAt(9))
+			h.advance(t, b, positionAt(9), fewer...)
+			h.advance(t, b, positionAt(12)) // replaced, not added to
+			h.wantPosition(t, positionAt(12))
 			other := h.lease(t, "1", "a", 1)
 			h.claim(t, other)
-			h.advance(t, other, at(1), driver.SequenceRange{First: 3, Last: 3})
-			h.wantPosition(t, at(12))
-			h.wantCheckpoint(t, "another partition", h.checkpoint(t, "1"), at(1), driver.SequenceRange{First: 3, Last: 3})
+			h.advance(t, other, positionAt(1), driver.SequenceRange{First: 3, Last: 3})
+			h.wantPosition(t, positionAt(12))
+			h.wantCheckpoint(t, "another partition", h.checkpoint(t, "1"), positionAt(1), driver.SequenceRange{First: 3, Last: 3})
 		}},
 		{Name: "ManyDone", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
@@ -313,11 +313,11 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 				done = append(done, driver.SequenceRange{First: next, Last: next + 1e11 + i})
 				next += 1e11 + i
 			}
-			h.advance(t, a, at(9), done...)
-			h.wantPosition(t, at(9), done...)
-			h.wantCheckpoint(t, "claimed", h.claim(t, a), at(9), done...)
-			h.advance(t, a, at(10), done[1:]...)
-			h.wantPosition(t, at(10), done[1:]...)
+			h.advance(t, a, positionAt(9), done...)
+			h.wantPosition(t, positionAt(9), done...)
+			h.wantCheckpoint(t, "claimed", h.claim(t, a), positionAt(9), done...)
+			h.advance(t, a, positionAt(10), done[1:]...)
+			h.wantPosition(t, positionAt(10), done[1:]...)
 		}},
 		{Name: "AnyOffset", Run: func(t testing.TB, h CheckpointHarness) {
 			// What a store can't hold is changed, and never an error.
@@ -337,10 +337,10 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 			cancel()
 			_, claim := h.Store.Claim(ctx, leaseOf("0", "b", 99), incarnation)
 			_, read := h.Store.Read(ctx, testGroup)
-			_, reset := h.Store.Reset(ctx, testGroup, "0", incarnation, at(4), "set")
+			_, reset := h.Store.Reset(ctx, testGroup, "0", incarnation, positionAt(4), "set")
 			for what, err := range map[string]error{
 				"claim": claim, "read": read, "reset": reset,
-				"advance": h.Store.Advance(ctx, a, incarnation, at(10), nil),
+				"advance": h.Store.Advance(ctx, a, incarnation, positionAt(10), nil),
 				"leave":   h.Store.Leave(ctx, a),
 			} {
 				if err == nil || errors.Is(err, driver.ErrFenced) {
@@ -362,7 +362,7 @@ func raceChecks() []suite.Check[CheckpointHarness] {
 			b := h.lease(t, "0", "b", 5)
 			h.claim(t, b)
 			done := []driver.SequenceRange{{First: 12, Last: 12}}
-			h.advance(t, b, at(10), done...)
+			h.advance(t, b, positionAt(10), done...)
 			before := h.checkpoint(t, "0")
 			other := b
 			other.Group = otherGroups[0]
@@ -375,7 +375,7 @@ func raceChecks() []suite.Check[CheckpointHarness] {
 				"a group never claimed":      other,
 			} {
 				for _, to := range []int64{9, 10, 11} {
-					suite.ErrorIs(t, fmt.Sprintf("advance to %d under %s", to, what), h.Store.Advance(suite.Context(t), l, incarnation, at(to), nil), driver.ErrFenced)
+					suite.ErrorIs(t, fmt.Sprintf("advance to %d under %s", to, what), h.Store.Advance(suite.Context(t), l, incarnation, positionAt(to), nil), driver.ErrFenced)
 				}
 			}
 			if after := h.checkpoint(t, "0"); !sameCheckpoint(before, after) {
@@ -386,7 +386,7 @@ func raceChecks() []suite.Check[CheckpointHarness] {
 			if len(list) != 1 {
 				t.Errorf("advances in vain made %d checkpoints of 1", len(list))
 			}
-			h.advance(t, b, at(11))
+			h.advance(t, b, positionAt(11))
 		}},
 		{Name: "Incarnation", Run: func(t testing.TB, h CheckpointHarness) {
 			// The topic was recreated. The owner claims the checkpoint of before, and an advance that
@@ -394,12 +394,12 @@ func raceChecks() []suite.Check[CheckpointHarness] {
 			a := h.begin(t)
 			before := h.checkpoint(t, "0")
 			for _, to := range []int64{9, 50} {
-				suite.ErrorIs(t, fmt.Sprintf("advance to %d of another incarnation", to), h.Store.Advance(suite.Context(t), a, "incarnation 2", at(to), nil), driver.ErrFenced)
+				suite.ErrorIs(t, fmt.Sprintf("advance to %d of another incarnation", to), h.Store.Advance(suite.Context(t), a, "incarnation 2", positionAt(to), nil), driver.ErrFenced)
 			}
 			if after := h.checkpoint(t, "0"); !sameCheckpoint(before, after) {
 				t.Errorf("advances of another incarnation changed %+v to %+v", before, after)
 			}
-			h.advance(t, a, at(10))
+			h.advance(t, a, positionAt(10))
 		}},
 		{Name: "Zombie", Run: func(t testing.TB, h CheckpointHarness) {
 			// An owner that was paused wakes up in another process.
@@ -407,15 +407,15 @@ func raceChecks() []suite.Check[CheckpointHarness] {
 			b := h.rivalLease(t, 2)
 			_, err := h.peer().Claim(suite.Context(t), b, incarnation)
 			suite.NoError(t, "claim", err)
-			suite.ErrorIs(t, "advance by the owner of before", h.Store.Advance(suite.Context(t), a, incarnation, at(50), nil), driver.ErrFenced)
+			suite.ErrorIs(t, "advance by the owner of before", h.Store.Advance(suite.Context(t), a, incarnation, positionAt(50), nil), driver.ErrFenced)
 			suite.NoError(t, "leave by the owner of before", h.Store.Leave(suite.Context(t), a))
 			_, err = h.Store.Claim(suite.Context(t), a, incarnation)
 			suite.ErrorIs(t, "claim by the owner of before", err, driver.ErrFenced)
-			if p := h.checkpoint(t, "0"); p.Position != at(9) || p.Owner != "b" || p.Claims != 2 {
-				t.Errorf("the owner of before has made %+v of it, want it b's at %+v with 2 claims", p, at(9))
+			if p := h.checkpoint(t, "0"); p.Position != positionAt(9) || p.Owner != "b" || p.Claims != 2 {
+				t.Errorf("the owner of before has made %+v of it, want it b's at %+v with 2 claims", p, positionAt(9))
 			}
-			suite.NoError(t, "advance", h.peer().Advance(suite.Context(t), b, incarnation, at(10), nil))
-			h.wantPosition(t, at(10))
+			suite.NoError(t, "advance", h.peer().Advance(suite.Context(t), b, incarnation, positionAt(10), nil))
+			h.wantPosition(t, positionAt(10))
 		}},
 		{Name: "AdvanceAtOnce", Run: func(t testing.TB, h CheckpointHarness) {
 			// One owner's requests overtake each other.
@@ -425,14 +425,14 @@ func raceChecks() []suite.Check[CheckpointHarness] {
 				base := 10 + round*n
 				for err := range race(t, n, func(i int) error {
 					to := base + int64(i)
-					return h.Store.Advance(suite.Context(t), a, incarnation, at(to), []driver.SequenceRange{{First: to + 2, Last: to + 3}})
+					return h.Store.Advance(suite.Context(t), a, incarnation, positionAt(to), []driver.SequenceRange{{First: to + 2, Last: to + 3}})
 				}) {
 					if err != nil && !errors.Is(err, driver.ErrFenced) {
 						t.Errorf("one of %d advances at once: got %v, want nil or ErrFenced", n, err)
 					}
 				}
 				last := base + n - 1
-				h.wantPosition(t, at(last), driver.SequenceRange{First: last + 2, Last: last + 3})
+				h.wantPosition(t, positionAt(last), driver.SequenceRange{First: last + 2, Last: last + 3})
 			}
 		}},
 		{Name: "ClaimMeetsAdvance", Run: func(t testing.TB, h CheckpointHarness) {
@@ -451,7 +451,7 @@ func raceChecks() []suite.Check[CheckpointHarness] {
 				old := suite.Spawn(t, func() run {
 					r := run{acked: start}
 					for n := start + 1; n <= start+50; n++ {
-						if r.err = h.Store.Advance(suite.Context(t), a, incarnation, at(n), done(n)); r.err != nil {
+						if r.err = h.Store.Advance(suite.Context(t), a, incarnation, positionAt(n), done(n)); r.err != nil {
 							break
 						}
 						r.acked = n
@@ -475,9 +475,9 @@ func raceChecks() []suite.Check[CheckpointHarness] {
 				if p.Position.Sequence < r.acked || p.Position.Sequence > r.acked+1 {
 					t.Errorf("the old owner's last acknowledged step is %d, the claim saw %d", r.acked, p.Position.Sequence)
 				}
-				h.wantCheckpoint(t, "claimed", p, at(p.Position.Sequence), done(p.Position.Sequence)...)
+				h.wantCheckpoint(t, "claimed", p, positionAt(p.Position.Sequence), done(p.Position.Sequence)...)
 				h.wantPosition(t, p.Position, p.Done...)
-				suite.NoError(t, "advance after the claim", h.peer().Advance(suite.Context(t), b, incarnation, at(p.Position.Sequence+1), nil))
+				suite.NoError(t, "advance after the claim", h.peer().Advance(suite.Context(t), b, incarnation, positionAt(p.Position.Sequence+1), nil))
 			}
 		}},
 	}

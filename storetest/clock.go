@@ -43,7 +43,7 @@ func clockChecks[Tx any]() []suite.Check[ClockHarness[Tx]] {
 			h.wantDue(t, "marked for redrive now", 1)
 			d.Status = driver.StatusRetry
 			postpone := func(by time.Duration) {
-				h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), FailedRedrives: []driver.DeadLetter{d}, PostponeFor: by}, nil)
+				h.commit(t, driver.Step{Lease: a, From: positionAt(9), To: positionAt(9), FailedRedrives: []driver.DeadLetter{d}, PostponeFor: by}, nil)
 			}
 			postpone(30 * time.Minute)
 			h.wantDue(t, "postponed by half an hour", 0)
@@ -66,7 +66,7 @@ func clockChecks[Tx any]() []suite.Check[ClockHarness[Tx]] {
 			h.park(t, a, d)
 			h.wantDue(t, "stored for half an hour later", 0)
 			d.NextAttempt = cp.Updated
-			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), DeadLetters: []driver.DeadLetter{d}}, nil)
+			h.commit(t, driver.Step{Lease: a, From: positionAt(9), To: positionAt(9), DeadLetters: []driver.DeadLetter{d}}, nil)
 			h.wantDue(t, "stored for now", 1)
 		}},
 		{Name: "Leases", Run: func(t testing.TB, h ClockHarness[Tx]) {

@@ -102,7 +102,7 @@ func readDeadLetterChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 						t.Errorf("%s %q became %q, want what can be kept of it", what, text, kept)
 					}
 				}
-				suite.NoError(t, "record an attempt", h.Store.RecordAttempt(suite.Context(t), a, at(9), driver.AttemptRecord{Sequence: 10, Attempts: 1, Error: text}))
+				suite.NoError(t, "record an attempt", h.Store.RecordAttempt(suite.Context(t), a, positionAt(9), driver.AttemptRecord{Sequence: 10, Attempts: 1, Error: text}))
 				if kept := h.checkpoint(t, "0").Attempt.Error; !strings.HasPrefix(kept, "before") || !strings.HasSuffix(kept, "after") {
 					t.Errorf("error %q of a trial became %q", text, kept)
 				}
@@ -121,7 +121,7 @@ func readDeadLetterChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			h.park(t, a, deadLetters...)
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
-			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(99), DeadLetters: []driver.DeadLetter{deadLetterOf("1", 90)}}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: positionAt(99), DeadLetters: []driver.DeadLetter{deadLetterOf("1", 90)}}, nil)
 			found := h.deadLetters(t)
 			h.redrive(t, found[1].ID, found[2].ID)
 			_, err := h.DeadLetters.Discard(suite.Context(t), testGroup, driver.DeadLetterFilter{IDs: []int64{found[3].ID}})
@@ -319,7 +319,7 @@ func redriveAndDiscardChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				suite.NoError(t, "claim", err)
 				deadLetter := deadLetterOf("0", 5) // only the group differs
 				deadLetter.Group, deadLetter.Error = g, fmt.Sprint("of stranger ", i)
-				suite.NoError(t, "commit", h.Store.Commit(suite.Context(t), driver.Step{Lease: l, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{deadLetter}}, nil))
+				suite.NoError(t, "commit", h.Store.Commit(suite.Context(t), driver.Step{Lease: l, From: driver.Unset, To: positionAt(9), DeadLetters: []driver.DeadLetter{deadLetter}}, nil))
 				_, err = h.DeadLetters.Redrive(suite.Context(t), g, driver.DeadLetterFilter{}, time.Time{})
 				suite.NoError(t, "redrive", err)
 				list, err := h.DeadLetters.List(suite.Context(t), g, driver.DeadLetterFilter{})
@@ -347,7 +347,7 @@ func redriveAndDiscardChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 						_, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{}, time.Time{})
 						return err
 					}
-					step := driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{id}}
+					step := driver.Step{Lease: a, From: positionAt(9), To: positionAt(9), Redriven: []int64{id}}
 					var err error
 					for range 100 { // what the database couldn't do may be tried again
 						err = h.Store.Commit(suite.Context(t), step, h.put(key))

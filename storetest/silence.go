@@ -30,9 +30,9 @@ type request struct {
 // late is how long after its deadline a request may return, on a busy machine.
 const late = 10 * time.Second
 
-// during makes requests with a deadline, one after the other, while the server is silent. Each must
+// run makes requests with a deadline, one after the other, while the server is silent. Each must
 // fail when its deadline comes, with an error that blames neither handler nor owner.
-func (s Silence) during(t testing.TB, requests ...request) {
+func (s Silence) run(t testing.TB, requests ...request) {
 	t.Helper()
 	if s == nil {
 		return
@@ -95,11 +95,11 @@ func again(t testing.TB, what string, send func(ctx context.Context) error) {
 func silenceOfTx[Tx any]() suite.Check[TxHarness[Tx]] {
 	return suite.Check[TxHarness[Tx]]{Name: "SilentServer", Run: func(t testing.TB, h TxHarness[Tx]) {
 		a := h.begin(t)
-		step := driver.Step{Lease: a, From: at(9), To: at(10)}
-		h.Silence.during(t,
+		step := driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}
+		h.Silence.run(t,
 			request{name: "commit", send: func(ctx context.Context) error { return h.Store.Commit(ctx, step, h.put("10")) }},
 			request{name: "record", send: func(ctx context.Context) error {
-				return h.Store.RecordAttempt(ctx, a, at(9), driver.AttemptRecord{Sequence: 10, Attempts: 1})
+				return h.Store.RecordAttempt(ctx, a, positionAt(9), driver.AttemptRecord{Sequence: 10, Attempts: 1})
 			}},
 			request{name: "due", reads: true, send: func(ctx context.Context) error { _, err := h.Store.Due(ctx, testGroup, "0", 10); return err }},
 			request{name: "read dedup", reads: true, send: func(ctx context.Context) error { _, err := h.Store.ReadDedup(ctx, testGroup, "0"); return err }},
@@ -107,7 +107,7 @@ func silenceOfTx[Tx any]() suite.Check[TxHarness[Tx]] {
 			request{name: "leave", send: func(ctx context.Context) error { return h.Store.Leave(ctx, a) }},
 			request{name: "claim", send: func(ctx context.Context) error { _, err := h.Store.Claim(ctx, a, incarnation); return err }},
 			request{name: "reset", send: func(ctx context.Context) error {
-				_, err := h.Store.Reset(ctx, testGroup, "1", incarnation, at(4), "set")
+				_, err := h.Store.Reset(ctx, testGroup, "1", incarnation, positionAt(4), "set")
 				return err
 			}},
 		)
@@ -118,11 +118,11 @@ func silenceOfTx[Tx any]() suite.Check[TxHarness[Tx]] {
 			claimed, err = h.Store.Claim(ctx, b, incarnation)
 			return err
 		})
-		if claimed.Position != at(9) {
-			t.Errorf("claimed at %+v after the silence, want %+v", claimed.Position, at(9))
+		if claimed.Position != positionAt(9) {
+			t.Errorf("claimed at %+v after the silence, want %+v", claimed.Position, positionAt(9))
 		}
 		again(t, "commit after the silence", func(ctx context.Context) error {
-			return h.Store.Commit(ctx, driver.Step{Lease: b, From: at(9), To: at(10)}, h.put("10"))
+			return h.Store.Commit(ctx, driver.Step{Lease: b, From: positionAt(9), To: positionAt(10)}, h.put("10"))
 		})
 		h.wantEffects(t, "10")
 	}}
@@ -132,11 +132,11 @@ func silenceOfTx[Tx any]() suite.Check[TxHarness[Tx]] {
 func heldFromOutside[Tx any]() suite.Check[TxHarness[Tx]] {
 	return suite.Check[TxHarness[Tx]]{Name: "LockedFromOutside", Run: func(t testing.TB, h TxHarness[Tx]) {
 		a := h.begin(t)
-		step := driver.Step{Lease: a, From: at(9), To: at(10)}
-		h.Lock.during(t,
+		step := driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}
+		h.Lock.run(t,
 			request{name: "commit", send: func(ctx context.Context) error { return h.Store.Commit(ctx, step, h.put("10")) }},
 			request{name: "record", send: func(ctx context.Context) error {
-				return h.Store.RecordAttempt(ctx, a, at(9), driver.AttemptRecord{Sequence: 10, Attempts: 1})
+				return h.Store.RecordAttempt(ctx, a, positionAt(9), driver.AttemptRecord{Sequence: 10, Attempts: 1})
 			}},
 			request{name: "leave", send: func(ctx context.Context) error { return h.Store.Leave(ctx, a) }},
 			request{name: "read", reads: true, send: func(ctx context.Context) error { _, err := h.Store.Read(ctx, testGroup); return err }},
@@ -146,7 +146,7 @@ func heldFromOutside[Tx any]() suite.Check[TxHarness[Tx]] {
 			return h.Store.Commit(ctx, step, h.put("10"))
 		})
 		h.wantEffects(t, "10")
-		h.wantPosition(t, "0", at(10))
+		h.wantPosition(t, "0", positionAt(10))
 	}}
 }
 
@@ -154,11 +154,11 @@ func heldFromOutside[Tx any]() suite.Check[TxHarness[Tx]] {
 func readOnlyTx[Tx any]() suite.Check[TxHarness[Tx]] {
 	return suite.Check[TxHarness[Tx]]{Name: "ReadOnlyServer", Run: func(t testing.TB, h TxHarness[Tx]) {
 		a := h.begin(t)
-		step := driver.Step{Lease: a, From: at(9), To: at(10)}
-		h.ReadOnly.during(t,
+		step := driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}
+		h.ReadOnly.run(t,
 			request{name: "commit", send: func(ctx context.Context) error { return h.Store.Commit(ctx, step, h.put("10")) }},
 			request{name: "record", send: func(ctx context.Context) error {
-				return h.Store.RecordAttempt(ctx, a, at(9), driver.AttemptRecord{Sequence: 10, Attempts: 1})
+				return h.Store.RecordAttempt(ctx, a, positionAt(9), driver.AttemptRecord{Sequence: 10, Attempts: 1})
 			}},
 			request{name: "claim", send: func(ctx context.Context) error { _, err := h.Store.Claim(ctx, a, incarnation); return err }},
 			request{name: "read", reads: true, send: func(ctx context.Context) error { _, err := h.Store.Read(ctx, testGroup); return err }},
@@ -175,7 +175,7 @@ func silenceOfDeadLetters[Tx any]() suite.Check[TxHarness[Tx]] {
 	return suite.Check[TxHarness[Tx]]{Name: "SilentServer", Run: func(t testing.TB, h TxHarness[Tx]) {
 		id := h.park(t, h.begin(t), deadLetterOf("0", 3))[3].ID
 		one := driver.DeadLetterFilter{IDs: []int64{id}}
-		h.Silence.during(t,
+		h.Silence.run(t,
 			request{name: "list", reads: true, send: func(ctx context.Context) error { _, err := h.DeadLetters.List(ctx, testGroup, one); return err }},
 			request{name: "get", reads: true, send: func(ctx context.Context) error { _, err := h.DeadLetters.Get(ctx, testGroup, id); return err }},
 			request{name: "redrive", send: func(ctx context.Context) error {
@@ -198,18 +198,18 @@ func silenceOfDeadLetters[Tx any]() suite.Check[TxHarness[Tx]] {
 var silenceOfCheckpoints = suite.Check[CheckpointHarness]{Name: "SilentServer", Run: func(t testing.TB, h CheckpointHarness) {
 	a := h.lease(t, "0", "a", 1)
 	h.claim(t, a)
-	suite.NoError(t, "advance", h.Store.Advance(suite.Context(t), a, incarnation, at(9), nil))
-	h.Silence.during(t,
-		request{name: "advance", send: func(ctx context.Context) error { return h.Store.Advance(ctx, a, incarnation, at(10), nil) }},
+	suite.NoError(t, "advance", h.Store.Advance(suite.Context(t), a, incarnation, positionAt(9), nil))
+	h.Silence.run(t,
+		request{name: "advance", send: func(ctx context.Context) error { return h.Store.Advance(ctx, a, incarnation, positionAt(10), nil) }},
 		request{name: "read", reads: true, send: func(ctx context.Context) error { _, err := h.Store.Read(ctx, testGroup); return err }},
 		request{name: "leave", send: func(ctx context.Context) error { return h.Store.Leave(ctx, a) }},
 		request{name: "claim", send: func(ctx context.Context) error { _, err := h.Store.Claim(ctx, a, incarnation); return err }},
 		request{name: "reset", send: func(ctx context.Context) error {
-			_, err := h.Store.Reset(ctx, testGroup, "1", incarnation, at(4), "set")
+			_, err := h.Store.Reset(ctx, testGroup, "1", incarnation, positionAt(4), "set")
 			return err
 		}},
 	)
-	again(t, "advance after the silence", func(ctx context.Context) error { return h.Store.Advance(ctx, a, incarnation, at(11), nil) })
+	again(t, "advance after the silence", func(ctx context.Context) error { return h.Store.Advance(ctx, a, incarnation, positionAt(11), nil) })
 }}
 
 // silenceOfQueue is about a store of dead letters that does not answer.
@@ -217,7 +217,7 @@ var silenceOfQueue = suite.Check[DeadLetterQueueHarness]{Name: "SilentServer", R
 	id := h.park(t, deadLetterOf("0", 3))[3].ID
 	h.redrive(t, id)
 	parked := []driver.DeadLetter{deadLetterOf("0", 4)}
-	h.Silence.during(t,
+	h.Silence.run(t,
 		request{name: "park", send: func(ctx context.Context) error { return h.Store.Park(ctx, parked) }},
 		request{name: "due", reads: true, send: func(ctx context.Context) error { _, err := h.Store.Due(ctx, testGroup, "0", 10); return err }},
 		request{name: "settle", send: func(ctx context.Context) error { return h.Store.Settle(ctx, testGroup, []int64{id}, nil) }},
@@ -271,7 +271,7 @@ var silenceOfLeases = suite.Check[leaseHarness]{Name: "SilentServer", Run: func(
 	}
 	a, given := h.take(t, "0", "a", h.long, 0), h.take(t, "1", "a", h.long, 0)
 	silence := func(t testing.TB) func() { return h.silence(t, h.LeaseStore) }
-	Silence(silence).during(t,
+	Silence(silence).run(t,
 		request{name: "renew", send: func(ctx context.Context) error { return h.Renew(ctx, a, h.long) }},
 		request{name: "acquire", send: func(ctx context.Context) error {
 			_, err := h.Acquire(ctx, testGroup, "2", "a", h.long, 0)
@@ -287,7 +287,7 @@ var silenceOfLeases = suite.Check[leaseHarness]{Name: "SilentServer", Run: func(
 var silenceOfSource = suite.Check[SourceHarness]{Name: "SilentServer", Run: func(t testing.TB, h SourceHarness) {
 	s, partition, events := h.filled(t)
 	after := driver.Position{Sequence: events[0].Sequence, Offset: events[0].Offset}
-	h.Silence.during(t,
+	h.Silence.run(t,
 		request{name: "describe", send: func(ctx context.Context) error { _, err := s.Describe(ctx); return err }},
 		request{name: "bounds", send: func(ctx context.Context) error { _, err := s.Bounds(ctx, partition); return err }},
 		request{name: "seek", send: func(ctx context.Context) error {

@@ -17,18 +17,18 @@ func commitChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	return []suite.Check[TxHarness[Tx]]{
 		{Name: "Commit", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(12)}, h.put("10", "11", "12"))
+			h.commit(t, driver.Step{Lease: a, From: positionAt(9), To: positionAt(12)}, h.put("10", "11", "12"))
 			h.wantEffects(t, "10", "11", "12")
-			h.wantPosition(t, "0", at(12))
-			if p := h.claim(t, a); p.Position != at(12) {
-				t.Errorf("claimed at %+v, want %+v", p.Position, at(12))
+			h.wantPosition(t, "0", positionAt(12))
+			if p := h.claim(t, a); p.Position != positionAt(12) {
+				t.Errorf("claimed at %+v, want %+v", p.Position, positionAt(12))
 			}
-			h.commit(t, driver.Step{Lease: a, From: at(12), To: at(13)}, h.put("13"))
+			h.commit(t, driver.Step{Lease: a, From: positionAt(12), To: positionAt(13)}, h.put("13"))
 			h.wantEffects(t, "10", "11", "12", "13")
 		}},
 		{Name: "CommitBySequence", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			h.commit(t, driver.Step{Lease: a, From: driver.Position{Sequence: 9, Offset: "not the one stored"}, To: at(10)}, h.put("10"))
+			h.commit(t, driver.Step{Lease: a, From: driver.Position{Sequence: 9, Offset: "not the one stored"}, To: positionAt(10)}, h.put("10"))
 			h.commit(t, driver.Step{Lease: a, From: driver.Position{Sequence: 10}, To: driver.Position{Sequence: 11}}, h.put("11"))
 			h.wantPosition(t, "0", driver.Position{Sequence: 11})
 			h.wantEffects(t, "10", "11")
@@ -37,15 +37,15 @@ func commitChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			a := h.begin(t)
 			h.claim(t, leaseOf("0", "a", 2))
 			a.Epoch = 2
-			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9)}, h.put("x"))
+			h.commit(t, driver.Step{Lease: a, From: positionAt(9), To: positionAt(9)}, h.put("x"))
 			h.wantEffects(t, "x")
-			if p := h.checkpoint(t, "0"); p.Position != at(9) || p.Claims != 2 {
-				t.Errorf("after a step that moves nothing: %+v, want position %+v and 2 claims", p, at(9))
+			if p := h.checkpoint(t, "0"); p.Position != positionAt(9) || p.Claims != 2 {
+				t.Errorf("after a step that moves nothing: %+v, want position %+v and 2 claims", p, positionAt(9))
 			}
 		}},
 		{Name: "DryRun", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			step := driver.Step{Lease: a, From: at(9), To: at(9), DryRun: true}
+			step := driver.Step{Lease: a, From: positionAt(9), To: positionAt(9), DryRun: true}
 			h.commit(t, step, h.put("10"))
 			refused := errors.New("no")
 			wantHandlerError(t, "dry run of a handler that fails", h.Store.Commit(suite.Context(t), step, func(ctx context.Context, tx Tx) error {
@@ -58,8 +58,8 @@ func commitChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			fenced.Lease.Epoch++
 			wantFenced(t, "dry run in an epoch never claimed", h.Store.Commit(suite.Context(t), fenced, h.put("12")))
 			h.wantEffects(t)
-			h.wantPosition(t, "0", at(9))
-			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10"))
+			h.wantPosition(t, "0", positionAt(9))
+			h.commit(t, driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, h.put("10"))
 			h.wantEffects(t, "10")
 		}},
 		{Name: "Fence", Run: func(t testing.TB, h TxHarness[Tx]) {
@@ -69,17 +69,17 @@ func commitChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			other := b
 			other.Group = otherGroups[0]
 			for what, step := range map[string]driver.Step{
-				"an earlier epoch and owner": {Lease: leaseOf("0", "a", 1), From: at(9), To: at(10)},
-				"an earlier epoch":           {Lease: leaseOf("0", "b", 4), From: at(9), To: at(10)},
-				"an epoch never claimed":     {Lease: leaseOf("0", "b", 6), From: at(9), To: at(10)},
-				"another owner":              {Lease: leaseOf("0", "a", 5), From: at(9), To: at(10)},
-				"a position behind":          {Lease: b, From: at(8), To: at(10)},
-				"a position ahead":           {Lease: b, From: at(10), To: at(11)},
-				"an unset position":          {Lease: b, From: driver.Unset, To: at(10)},
-				"a position that is To":      {Lease: b, From: at(8), To: at(9)},
-				"a partition never claimed":  {Lease: leaseOf("1", "b", 5), From: at(9), To: at(10)},
-				"a group never claimed":      {Lease: other, From: at(9), To: at(10)},
-				"another position, in place": {Lease: b, From: at(8), To: at(8)},
+				"an earlier epoch and owner": {Lease: leaseOf("0", "a", 1), From: positionAt(9), To: positionAt(10)},
+				"an earlier epoch":           {Lease: leaseOf("0", "b", 4), From: positionAt(9), To: positionAt(10)},
+				"an epoch never claimed":     {Lease: leaseOf("0", "b", 6), From: positionAt(9), To: positionAt(10)},
+				"another owner":              {Lease: leaseOf("0", "a", 5), From: positionAt(9), To: positionAt(10)},
+				"a position behind":          {Lease: b, From: positionAt(8), To: positionAt(10)},
+				"a position ahead":           {Lease: b, From: positionAt(10), To: positionAt(11)},
+				"an unset position":          {Lease: b, From: driver.Unset, To: positionAt(10)},
+				"a position that is To":      {Lease: b, From: positionAt(8), To: positionAt(9)},
+				"a partition never claimed":  {Lease: leaseOf("1", "b", 5), From: positionAt(9), To: positionAt(10)},
+				"a group never claimed":      {Lease: other, From: positionAt(9), To: positionAt(10)},
+				"another position, in place": {Lease: b, From: positionAt(8), To: positionAt(8)},
 			} {
 				called := false
 				step.DeadLetters = []driver.DeadLetter{deadLetterOf("0", 10)}
@@ -92,16 +92,16 @@ func commitChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				}
 			}
 			h.wantEffects(t)
-			h.wantPosition(t, "0", at(9))
+			h.wantPosition(t, "0", positionAt(9))
 			if found := h.deadLetters(t); len(found) != 0 {
 				t.Errorf("a fenced step left dead letters: %v", found)
 			}
-			h.commit(t, driver.Step{Lease: b, From: at(9), To: at(10)}, h.put("10"))
+			h.commit(t, driver.Step{Lease: b, From: positionAt(9), To: positionAt(10)}, h.put("10"))
 			h.wantEffects(t, "10")
 		}},
 		{Name: "DeadLettersInStep", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			step := driver.Step{Lease: a, From: at(9), To: at(12), DeadLetters: []driver.DeadLetter{deadLetterOf("0", 11)}}
+			step := driver.Step{Lease: a, From: positionAt(9), To: positionAt(12), DeadLetters: []driver.DeadLetter{deadLetterOf("0", 11)}}
 			lost := errors.New("no")
 			wantHandlerError(t, "commit", h.Store.Commit(suite.Context(t), step, func(ctx context.Context, tx Tx) error {
 				return errors.Join(h.Put(ctx, tx, "10"), lost)
@@ -118,7 +118,7 @@ func commitChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		{Name: "LargeBatch", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			const n = 1000
-			step := driver.Step{Lease: a, From: at(9), To: at(9 + 2*n)}
+			step := driver.Step{Lease: a, From: positionAt(9), To: positionAt(9 + 2*n)}
 			var keys []string
 			for i := range int64(n) {
 				keys = append(keys, fmt.Sprint(10+2*i))
@@ -142,16 +142,16 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	untouched := func(t testing.TB, h TxHarness[Tx], a driver.Lease) {
 		t.Helper()
 		h.wantEffects(t)
-		h.wantPosition(t, "0", at(9))
-		h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("good"))
+		h.wantPosition(t, "0", positionAt(9))
+		h.commit(t, driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, h.put("good"))
 		h.wantEffects(t, "good")
-		h.wantPosition(t, "0", at(10))
+		h.wantPosition(t, "0", positionAt(10))
 	}
 	return []suite.Check[TxHarness[Tx]]{
 		{Name: "HandlerError", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			no := &driver.EventError{Index: 1, Err: driver.Reject(errors.New("no"))}
-			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, func(ctx context.Context, tx Tx) error {
 				return errors.Join(h.Put(ctx, tx, "bad"), no)
 			})
 			wantHandlerError(t, "commit", err, sluice.ErrRejected)
@@ -163,7 +163,7 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		{Name: "DatabaseRefuses", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			var refusal error
-			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, func(ctx context.Context, tx Tx) error {
 				if err := h.Put(ctx, tx, "bad"); err != nil {
 					return err
 				}
@@ -181,7 +181,7 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if h.BreakLater == nil {
 				h.BreakLater = h.Break // which then is the handler's last write
 			}
-			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10), DeadLetters: []driver.DeadLetter{deadLetterOf("0", 10)}}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(9), To: positionAt(10), DeadLetters: []driver.DeadLetter{deadLetterOf("0", 10)}}, func(ctx context.Context, tx Tx) error {
 				if err := h.Put(ctx, tx, "bad"); err != nil {
 					return err
 				}
@@ -200,7 +200,7 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if h.Missing == nil {
 				return
 			}
-			step := driver.Step{Lease: a, From: at(9), To: at(10)}
+			step := driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}
 			refused := errors.New("decoded wrongly")
 			for name, handler := range map[string]func(error) error{
 				"an error":        func(err error) error { return fmt.Errorf("write: %w", errors.Join(err, refused)) },
@@ -220,7 +220,7 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				if failed == nil || len(failed.Statements) == 0 {
 					continue
 				}
-				trial := driver.Step{Lease: a, From: at(9), To: at(9), DryRun: true, Witness: failed.Statements}
+				trial := driver.Step{Lease: a, From: positionAt(9), To: positionAt(9), DryRun: true, Witness: failed.Statements}
 				suite.ErrorIs(t, "dry run without the statement", h.Store.Commit(suite.Context(t), trial, h.put("10")), driver.ErrNotRun)
 				trial.Witness = nil
 				h.commit(t, trial, h.put("10"))
@@ -232,14 +232,14 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if h.TakeTooLong == nil {
 				return
 			}
-			step := driver.Step{Lease: a, From: at(9), To: at(10)}
+			step := driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}
 			slow := func(ctx context.Context, tx Tx) error {
 				return fmt.Errorf("write: %w", errors.Join(h.Put(ctx, tx, "bad"), h.TakeTooLong(ctx, tx)))
 			}
 			err := h.Store.Commit(suite.Context(t), step, slow)
 			wantOutage(t, "statement that takes too long", err)
 			suite.ErrorIs(t, "statement that takes too long", err, driver.ErrTimeLimit)
-			step.To, step.DryRun = at(9), true
+			step.To, step.DryRun = positionAt(9), true
 			suite.ErrorIs(t, "dry run of a statement that takes too long", h.Store.Commit(suite.Context(t), step, slow), driver.ErrTimeLimit)
 			untouched(t, h, a)
 		}},
@@ -247,7 +247,7 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			// Databases differ in what is left of a transaction after an error.
 			// Either way it must be all of what is reported.
 			a := h.begin(t)
-			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(11)}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(9), To: positionAt(11)}, func(ctx context.Context, tx Tx) error {
 				if err := h.Put(ctx, tx, "10"); err != nil {
 					return err
 				}
@@ -262,7 +262,7 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				untouched(t, h, a)
 				return
 			}
-			h.wantPosition(t, "0", at(11))
+			h.wantPosition(t, "0", positionAt(11))
 			h.wantEffects(t, "10", "10 again")
 		}},
 		{Name: "Cancelled", Run: func(t testing.TB, h TxHarness[Tx]) {
@@ -276,7 +276,7 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			} {
 				ctx, cancel := context.WithCancelCause(suite.Context(t))
 				called := false
-				err := h.Store.Commit(ctx, driver.Step{Lease: a, From: at(9), To: at(10), DeadLetters: []driver.DeadLetter{deadLetterOf("0", 10)}}, func(ctx context.Context, tx Tx) error {
+				err := h.Store.Commit(ctx, driver.Step{Lease: a, From: positionAt(9), To: positionAt(10), DeadLetters: []driver.DeadLetter{deadLetterOf("0", 10)}}, func(ctx context.Context, tx Tx) error {
 					called = true
 					if err := h.Put(ctx, tx, "bad"); err != nil {
 						return err
@@ -305,7 +305,7 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			ctx, cancel := context.WithCancel(suite.Context(t))
 			cancel()
 			called := false
-			err := h.Store.Commit(ctx, driver.Step{Lease: a, From: at(9), To: at(10)}, func(context.Context, Tx) error {
+			err := h.Store.Commit(ctx, driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, func(context.Context, Tx) error {
 				called = true
 				return nil
 			})
@@ -320,7 +320,7 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		{Name: "AfterTheEnd", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			var kept Tx
-			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+			h.commit(t, driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, func(ctx context.Context, tx Tx) error {
 				kept = tx
 				return h.Put(ctx, tx, "10")
 			})

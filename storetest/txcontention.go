@@ -27,7 +27,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			var claim <-chan claimed
 			var meanwhile claimed
 			cut := false
-			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, func(ctx context.Context, tx Tx) error {
 				if err := h.Put(ctx, tx, "10"); err != nil {
 					return err
 				}
@@ -50,7 +50,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			release := make(chan struct{})
 			opened := make(chan struct{})
 			commit := suite.Spawn(t, func() error {
-				return h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+				return h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, func(ctx context.Context, tx Tx) error {
 					err := h.Put(ctx, tx, "10")
 					close(opened)
 					<-release
@@ -94,12 +94,12 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			var reset <-chan error
 			var wrong error
 			cut := false
-			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, func(ctx context.Context, tx Tx) error {
 				if err := h.Put(ctx, tx, "10"); err != nil {
 					return err
 				}
 				reset = suite.Spawn(t, func() error {
-					_, err := h.peer().Reset(suite.Context(t), testGroup, "0", "incarnation 1", at(4), "set")
+					_, err := h.peer().Reset(suite.Context(t), testGroup, "0", "incarnation 1", positionAt(4), "set")
 					return err
 				})
 				wrong, cut = suite.Settled(reset)
@@ -112,13 +112,13 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				wrong = <-reset
 			}
 			suite.NoError(t, "reset", wrong)
-			h.wantPosition(t, "0", at(4))
+			h.wantPosition(t, "0", positionAt(4))
 			if err != nil {
 				h.wantEffects(t)
 			} else {
 				h.wantEffects(t, "10")
 			}
-			wantFenced(t, "commit after the reset", h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(4), To: at(5)}, h.put("5")))
+			wantFenced(t, "commit after the reset", h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(4), To: positionAt(5)}, h.put("5")))
 		}},
 		{Name: "SameStepAtOnce", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
@@ -129,7 +129,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					if i%2 == 1 {
 						s = h.peer()
 					}
-					return s.Commit(suite.Context(t), driver.Step{Lease: a, From: at(n), To: at(n + 1)}, h.put(fmt.Sprint(n+1)))
+					return s.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(n), To: positionAt(n + 1)}, h.put(fmt.Sprint(n+1)))
 				}) {
 					switch {
 					case err == nil:
@@ -143,7 +143,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				}
 			}
 			h.wantEffects(t, "10", "11", "12", "13", "14")
-			h.wantPosition(t, "0", at(14))
+			h.wantPosition(t, "0", positionAt(14))
 		}},
 		{Name: "TwoEpochs", Run: func(t testing.TB, h TxHarness[Tx]) {
 			// The owner of the old epoch commits step after step while another
@@ -161,7 +161,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					var r run
 					for n := start; n < start+50; n++ {
 						key := fmt.Sprint(n + 1)
-						if r.err = h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(n), To: at(n + 1)}, h.put(key)); r.err != nil {
+						if r.err = h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(n), To: positionAt(n + 1)}, h.put(key)); r.err != nil {
 							break
 						}
 						r.done = append(r.done, key)
@@ -172,7 +172,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				p, err := h.peer().Claim(suite.Context(t), b, "incarnation 1")
 				suite.NoError(t, "claim while the old owner commits", err)
 				next := p.Position.Sequence + 1
-				suite.NoError(t, "commit after the claim", h.peer().Commit(suite.Context(t), driver.Step{Lease: b, From: p.Position, To: at(next)}, h.put(fmt.Sprint(next))))
+				suite.NoError(t, "commit after the claim", h.peer().Commit(suite.Context(t), driver.Step{Lease: b, From: p.Position, To: positionAt(next)}, h.put(fmt.Sprint(next))))
 				r := <-old
 				if isHandlerError(r.err) || errors.Is(r.err, driver.ErrUnknown) {
 					t.Errorf("the old owner's last commit: got %T %v, want ErrFenced or that the database couldn't", r.err, r.err)
@@ -201,7 +201,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			for err := range race(t, partitions, func(p int) error {
 				from := driver.Unset
 				for n := range steps {
-					to := at(int64(n))
+					to := positionAt(int64(n))
 					step := driver.Step{Lease: leaseOf(fmt.Sprint(p), "a", 1), From: from, To: to}
 					var err error
 					for range 100 { // what the database couldn't do may be tried again
@@ -239,16 +239,16 @@ func (h *TxHarness[Tx]) wantOutcome(t testing.TB, outcome error, p driver.Checkp
 	if isHandlerError(outcome) {
 		t.Errorf("commit that met a claim: got %v, which blames the handler", outcome)
 	}
-	want, effects := at(10), []string{"10"}
+	want, effects := positionAt(10), []string{"10"}
 	if outcome != nil {
-		want, effects = at(9), nil
+		want, effects = positionAt(9), nil
 	}
 	if p.Position != want || p.Owner != "b" || p.Epoch != 2 {
 		t.Errorf("the commit ended with %v, the claim for b in epoch 2 returned %+v", outcome, p)
 	}
 	h.wantEffects(t, effects...)
 	h.wantPosition(t, "0", want)
-	step := driver.Step{Lease: leaseOf("0", "b", 2), From: want, To: at(11)}
+	step := driver.Step{Lease: leaseOf("0", "b", 2), From: want, To: positionAt(11)}
 	suite.NoError(t, "commit after the claim", h.peer().Commit(suite.Context(t), step, h.put("11")))
 	h.wantEffects(t, append(effects, "11")...)
 }

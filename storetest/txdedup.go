@@ -39,7 +39,7 @@ func (h *TxHarness[Tx]) wantDedup(t testing.TB, what string, store driver.TxStor
 // dedupChecks are about what steps leave of causation IDs.
 func dedupChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	step := func(l driver.Lease, from, to int64, seen ...driver.DedupState) driver.Step {
-		return driver.Step{Lease: l, From: at(from), To: at(to), Dedup: seen}
+		return driver.Step{Lease: l, From: positionAt(from), To: positionAt(to), Dedup: seen}
 	}
 	return []suite.Check[TxHarness[Tx]]{
 		{Name: "DedupCommits", Run: func(t testing.TB, h TxHarness[Tx]) {
@@ -51,7 +51,7 @@ func dedupChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			h.commit(t, step(a, 9, 99, first), h.put("99"))
 			h.commit(t, step(a, 99, 100, second), nil)
 			h.commit(t, step(a, 100, 1000, third), h.put("1000"))
-			h.commit(t, driver.Step{Lease: a, From: at(1000), To: at(1001)}, nil)
+			h.commit(t, driver.Step{Lease: a, From: positionAt(1000), To: positionAt(1001)}, nil)
 			h.wantDedup(t, "after three steps", h.Store, "0", first, second, third)
 			h.claim(t, leaseOf("0", "b", 2))
 			h.wantDedup(t, "after another's claim", h.peer(), "0", first, second, third)
@@ -114,7 +114,7 @@ func dedupChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			old, young := dedupStateOf("b@1/0", 1, -1, 20), dedupStateOf("c@1/0", 1, -1, 20)
 			young.At = dedupAt.Add(time.Microsecond)
 			h.commit(t, step(a, 9, 10, old, young), nil)
-			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), Dedup: []driver.DedupState{old}}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: positionAt(9), Dedup: []driver.DedupState{old}}, nil)
 			last := step(a, 10, 11, dedupStateOf("d@1/0", 1, -1, 20))
 			last.Dedup[0].At, last.DedupSince = dedupAt.Add(time.Hour), young.At
 			h.commit(t, last, nil)
@@ -131,9 +131,9 @@ func dedupChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				_, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 1", to, "set")
 				suite.NoError(t, "reset", err)
 			}
-			reset(at(25))
+			reset(positionAt(25))
 			h.wantDedup(t, "set forward", h.Store, "0", early, late)
-			reset(at(19))
+			reset(positionAt(19))
 			h.wantDedup(t, "set back", h.Store, "0", early)
 			c := leaseOf("0", "c", 9)
 			h.claim(t, c)

@@ -40,14 +40,14 @@ func endedChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			for i, door := range h.Doors {
 				lease := leaseOf(fmt.Sprint("door ", i), "a", 1)
 				h.claim(t, lease)
-				h.commit(t, driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, nil)
+				h.commit(t, driver.Step{Lease: lease, From: driver.Unset, To: positionAt(9)}, nil)
 				run(t, h, door, lease)
 			}
 		}})
 	}
 	for _, how := range []string{"Nil", "Error", "Panic"} {
 		eachDoor("EndedThen"+how, func(t testing.TB, h TxHarness[Tx], door Door[Tx], lease driver.Lease) {
-			step := driver.Step{Lease: lease, From: at(9), To: at(12), DeadLetters: []driver.DeadLetter{h.deadLetterNext(t, lease)}}
+			step := driver.Step{Lease: lease, From: positionAt(9), To: positionAt(12), DeadLetters: []driver.DeadLetter{h.deadLetterNext(t, lease)}}
 			err, panicked := h.end(t, step, door, endings[how])
 			if panicked != (how == "Panic") {
 				t.Errorf("%s: panicked %t", door.Name, panicked)
@@ -56,7 +56,7 @@ func endedChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		})
 	}
 	eachDoor("EndedDryRun", func(t testing.TB, h TxHarness[Tx], door Door[Tx], lease driver.Lease) {
-		step := driver.Step{Lease: lease, From: at(9), To: at(9), DryRun: true}
+		step := driver.Step{Lease: lease, From: positionAt(9), To: positionAt(9), DryRun: true}
 		err, _ := h.end(t, step, door, endings["Nil"])
 		if !door.Refused {
 			h.wantEnded(t, door, step, err, false)
@@ -67,24 +67,24 @@ func endedChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			return
 		}
 		next := leaseOf(lease.Partition, "b", 2)
-		step := driver.Step{Lease: lease, From: at(9), To: at(12)}
+		step := driver.Step{Lease: lease, From: positionAt(9), To: positionAt(12)}
 		err, _ := h.end(t, step, door, func() error {
-			if p, err := h.peer().Claim(suite.Context(t), next, incarnation); err != nil || p.Position != at(9) {
-				t.Errorf("%s: claimed %+v, %v; want position %+v", door.Name, p, err, at(9))
+			if p, err := h.peer().Claim(suite.Context(t), next, incarnation); err != nil || p.Position != positionAt(9) {
+				t.Errorf("%s: claimed %+v, %v; want position %+v", door.Name, p, err, positionAt(9))
 			}
 			return nil
 		})
 		if !errors.Is(err, driver.ErrHandlerEnded) && !errors.Is(err, driver.ErrFenced) || isHandlerError(err) {
 			t.Errorf("%s: got %T %v, want ErrHandlerEnded or ErrFenced", door.Name, err, err)
 		}
-		h.wantPosition(t, lease.Partition, at(9))
-		h.commit(t, driver.Step{Lease: next, From: at(9), To: at(12)}, h.put("by the next owner"))
+		h.wantPosition(t, lease.Partition, positionAt(9))
+		h.commit(t, driver.Step{Lease: next, From: positionAt(9), To: positionAt(12)}, h.put("by the next owner"))
 	})
 	eachDoor("EndedBroken", func(t testing.TB, h TxHarness[Tx], door Door[Tx], lease driver.Lease) {
 		if h.BreakLater == nil || door.Close != nil {
 			return
 		}
-		step := driver.Step{Lease: lease, From: at(9), To: at(12), DeadLetters: []driver.DeadLetter{h.deadLetterNext(t, lease)}}
+		step := driver.Step{Lease: lease, From: positionAt(9), To: positionAt(12), DeadLetters: []driver.DeadLetter{h.deadLetterNext(t, lease)}}
 		broken := door
 		broken.End = func(ctx context.Context, tx Tx) error { return errors.Join(h.BreakLater(ctx, tx), door.End(ctx, tx)) }
 		err, _ := h.end(t, step, broken, endings["Nil"])
@@ -96,20 +96,21 @@ func endedChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	return checks
 }
 
-// before and after are the effects of a step's handler, before and after it goes through a door.
-func before(step driver.Step) string { return "before " + step.Lease.Partition }
-func after(step driver.Step) string  { return "after " + step.Lease.Partition }
+// effectBefore and effectAfter are the effects of a step's handler, before and after it goes
+// through a door.
+func effectBefore(step driver.Step) string { return "before " + step.Lease.Partition }
+func effectAfter(step driver.Step) string  { return "after " + step.Lease.Partition }
 
 // end commits a step whose handler goes through a door and then does what ending does.
 func (h *TxHarness[Tx]) end(t testing.TB, step driver.Step, door Door[Tx], ending func() error) (err error, panicked bool) {
 	t.Helper()
 	defer func() { panicked = recover() != nil }()
 	return h.Store.Commit(suite.Context(t), step, func(ctx context.Context, tx Tx) error {
-		if err := h.Put(ctx, tx, before(step)); err != nil {
+		if err := h.Put(ctx, tx, effectBefore(step)); err != nil {
 			t.Errorf("%s: put: %v", door.Name, err)
 		}
 		_ = door.End(ctx, tx)
-		_ = h.Put(ctx, tx, after(step))
+		_ = h.Put(ctx, tx, effectAfter(step))
 		return ending()
 	}), false
 }
@@ -128,14 +129,14 @@ func (h *TxHarness[Tx]) wantEnded(t testing.TB, door Door[Tx], step driver.Step,
 				t.Errorf("%s: the step succeeded, and its dead letter is missing", door.Name)
 			}
 		}
-		if !h.hasEffect(t, before(step)) {
+		if !h.hasEffect(t, effectBefore(step)) {
 			t.Errorf("%s: the step succeeded, and its effect is missing", door.Name)
 		}
 		return
 	case door.Refused:
 		wantHandlerError(t, door.Name, err, nil)
 		h.wantUnmoved(t, door, step)
-		if h.hasEffect(t, before(step)) {
+		if h.hasEffect(t, effectBefore(step)) {
 			t.Errorf("%s: the handler's failure, and its effect is committed", door.Name)
 		}
 	default:
@@ -154,8 +155,8 @@ func (h *TxHarness[Tx]) wantEnded(t testing.TB, door Door[Tx], step driver.Step,
 	if got := h.claim(t, step.Lease).Attempt; got != halt || got.Halted() != "the handler ended its transaction" {
 		t.Errorf("%s: claimed with %+v, want %+v", door.Name, got, halt)
 	}
-	h.commit(t, driver.Step{Lease: step.Lease, From: step.From, To: at(13)}, h.put("again "+step.Lease.Partition))
-	h.wantPosition(t, step.Lease.Partition, at(13))
+	h.commit(t, driver.Step{Lease: step.Lease, From: step.From, To: positionAt(13)}, h.put("again "+step.Lease.Partition))
+	h.wantPosition(t, step.Lease.Partition, positionAt(13))
 	if !h.hasEffect(t, "again "+step.Lease.Partition) {
 		t.Errorf("%s: the next step's effect is missing", door.Name)
 	}

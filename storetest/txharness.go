@@ -99,7 +99,7 @@ func leaseOf(partition, owner string, epoch int64) driver.Lease {
 	return driver.Lease{Group: testGroup, Partition: partition, Owner: owner, Epoch: epoch}
 }
 
-func at(sequence int64) driver.Position {
+func positionAt(sequence int64) driver.Position {
 	return driver.Position{Sequence: sequence, Offset: fmt.Sprintf("offset %d", sequence)}
 }
 
@@ -116,7 +116,7 @@ func (h *TxHarness[Tx]) begin(t testing.TB) driver.Lease {
 	t.Helper()
 	l := leaseOf("0", "a", 1)
 	h.claim(t, l)
-	h.commit(t, driver.Step{Lease: l, From: driver.Unset, To: at(9)}, nil)
+	h.commit(t, driver.Step{Lease: l, From: driver.Unset, To: positionAt(9)}, nil)
 	return l
 }
 
@@ -184,7 +184,7 @@ func deadLetterOf(partition string, sequence int64) driver.DeadLetter {
 		Status:      driver.StatusDead,
 		HasBody:     true,
 		Event: driver.Event{
-			Partition: partition, Sequence: sequence, Offset: at(sequence).Offset,
+			Partition: partition, Sequence: sequence, Offset: positionAt(sequence).Offset,
 			Enqueued: time.Date(2026, 1, 2, 3, 0, 0, 123_000_000, time.UTC),
 			Body:     fmt.Appendf(nil, "body %d", sequence),
 		},
@@ -195,7 +195,7 @@ func deadLetterOf(partition string, sequence int64) driver.DeadLetter {
 // are then listed, by sequence number.
 func (h *TxHarness[Tx]) park(t testing.TB, lease driver.Lease, deadLetters ...driver.DeadLetter) map[int64]driver.DeadLetter {
 	t.Helper()
-	h.commit(t, driver.Step{Lease: lease, From: at(9), To: at(9), DeadLetters: deadLetters}, nil)
+	h.commit(t, driver.Step{Lease: lease, From: positionAt(9), To: positionAt(9), DeadLetters: deadLetters}, nil)
 	return h.deadLetters(t)
 }
 

@@ -42,11 +42,11 @@ func lostChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	check("LostCommit", func(t testing.TB, h TxHarness[Tx]) {
 		a := h.begin(t)
 		h.lose(t, NeverArrives, a, 9, nil)
-		if p := h.claimLost(t, a); p.Position != at(9) {
-			t.Errorf("claimed %+v after a %v, want position %+v", p, NeverArrives, at(9))
+		if p := h.claimLost(t, a); p.Position != positionAt(9) {
+			t.Errorf("claimed %+v after a %v, want position %+v", p, NeverArrives, positionAt(9))
 		}
 		h.wantEffects(t)
-		h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10"))
+		h.commit(t, driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, h.put("10"))
 		h.wantEffects(t, "10")
 	})
 	check("LostAnswer", func(t testing.TB, h TxHarness[Tx]) {
@@ -54,7 +54,7 @@ func lostChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		ctx, cancel := context.WithCancel(suite.Context(t))
 		defer cancel()
 		for n, underway := range []func(){nil, cancel} { // the end of ctx makes no difference
-			from, to := at(int64(9+n)), at(int64(10+n))
+			from, to := positionAt(int64(9+n)), positionAt(int64(10+n))
 			h.loseWithin(ctx, t, AnswerLost, a, from.Sequence, underway)
 			if p := h.claimLost(t, a); p.Position != to {
 				t.Errorf("claimed %+v after a %v, want position %+v", p, AnswerLost, to)
@@ -66,8 +66,8 @@ func lostChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	check("LateCommitBeforeClaim", func(t testing.TB, h TxHarness[Tx]) {
 		a := h.begin(t)
 		h.lose(t, ArrivesLate, a, 9, nil)()
-		if p := h.claimLost(t, a); p.Position != at(10) {
-			t.Errorf("claimed %+v after a %v has arrived, want position %+v", p, ArrivesLate, at(10))
+		if p := h.claimLost(t, a); p.Position != positionAt(10) {
+			t.Errorf("claimed %+v after a %v has arrived, want position %+v", p, ArrivesLate, positionAt(10))
 		}
 		h.wantEffects(t, "10")
 	})
@@ -81,11 +81,11 @@ func lostChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			t.Errorf("claimed %+v before a %v arrives, and %+v after it", before, ArrivesLate, after)
 		}
 		var outcome error
-		if after.Position == at(9) {
+		if after.Position == positionAt(9) {
 			outcome = driver.ErrUnknown
 		}
 		h.wantOutcome(t, outcome, after)
-		wantFenced(t, "commit of the old owner", h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: after.Position, To: at(11)}, h.put("11")))
+		wantFenced(t, "commit of the old owner", h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: after.Position, To: positionAt(11)}, h.put("11")))
 	})
 	check("LostCommits", func(t testing.TB, h TxHarness[Tx]) {
 		const events = 8
@@ -95,7 +95,7 @@ func lostChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		for n := 0; position < 9+events && n < 5*events; n++ {
 			how := Loss(n % 4)
 			if how > ArrivesLate { // no loss
-				h.commit(t, driver.Step{Lease: a, From: at(position), To: at(position + 1)}, h.put(fmt.Sprint(position+1)))
+				h.commit(t, driver.Step{Lease: a, From: positionAt(position), To: positionAt(position + 1)}, h.put(fmt.Sprint(position+1)))
 				position++
 				continue
 			}
@@ -110,7 +110,7 @@ func lostChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			want = append(want, fmt.Sprint(10+n))
 		}
 		h.wantEffects(t, want...)
-		h.wantPosition(t, "0", at(9+events))
+		h.wantPosition(t, "0", positionAt(9+events))
 	})
 	return checks
 }
@@ -125,7 +125,7 @@ func (h *TxHarness[Tx]) lose(t testing.TB, how Loss, lease driver.Lease, from in
 func (h *TxHarness[Tx]) loseWithin(ctx context.Context, t testing.TB, how Loss, lease driver.Lease, from int64, underway func()) (deliver func()) {
 	t.Helper()
 	deliver = h.Lose(how, underway)
-	err := h.Store.Commit(ctx, driver.Step{Lease: lease, From: at(from), To: at(from + 1)}, h.put(fmt.Sprint(from+1)))
+	err := h.Store.Commit(ctx, driver.Step{Lease: lease, From: positionAt(from), To: positionAt(from + 1)}, h.put(fmt.Sprint(from+1)))
 	if !errors.Is(err, driver.ErrUnknown) || errors.Is(err, driver.ErrFenced) || isHandlerError(err) {
 		t.Errorf("%v: got %T %v, want ErrUnknown", how, err, err)
 	}

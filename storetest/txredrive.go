@@ -37,10 +37,10 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			a := h.begin(t)
 			recreated := deadLetterOf("0", 5)
 			recreated.Incarnation = "incarnation 2"
-			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), DeadLetters: []driver.DeadLetter{deadLetterOf("0", 5), recreated, deadLetterOf("0", 6)}}, nil)
+			h.commit(t, driver.Step{Lease: a, From: positionAt(9), To: positionAt(9), DeadLetters: []driver.DeadLetter{deadLetterOf("0", 5), recreated, deadLetterOf("0", 6)}}, nil)
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
-			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{deadLetterOf("1", 5)}}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: positionAt(9), DeadLetters: []driver.DeadLetter{deadLetterOf("1", 5)}}, nil)
 			list, err := h.DeadLetters.List(suite.Context(t), testGroup, driver.DeadLetterFilter{})
 			suite.NoError(t, "list", err)
 			if len(list) != 4 {
@@ -56,20 +56,20 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
 			other := deadLetterOf("1", 15)
-			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{other}}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: positionAt(9), DeadLetters: []driver.DeadLetter{other}}, nil)
 			h.redrive(t, found[10].ID)
 			_, err := h.DeadLetters.Discard(suite.Context(t), testGroup, driver.DeadLetterFilter{IDs: []int64{found[11].ID}})
 			suite.NoError(t, "discard", err)
 
 			again := deadLetterOf("0", 12)
 			again.Error = "failed again"
-			step := driver.Step{Lease: a, From: at(9), To: at(15), DeadLetters: []driver.DeadLetter{again}, SettleIncarnation: "incarnation 1"}
+			step := driver.Step{Lease: a, From: positionAt(9), To: positionAt(15), DeadLetters: []driver.DeadLetter{again}, SettleIncarnation: "incarnation 1"}
 			no := errors.New("no")
 			wantHandlerError(t, "a step that fails", h.Store.Commit(suite.Context(t), step, func(context.Context, Tx) error { return no }), no)
 			if left := h.deadLetters(t); len(left) != 7 {
 				t.Errorf("a step that failed left %d dead letters of 7", len(left))
 			}
-			step.To = at(12)
+			step.To = positionAt(12)
 			h.commit(t, step, h.put("10", "11"))
 			left := h.deadLetters(t)
 			if len(left) != 5 || left[10].ID != 0 || left[11].ID != 0 {
@@ -78,7 +78,7 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if left[12].ID != found[12].ID || left[12].Error != again.Error {
 				t.Errorf("event 12, which failed again: %+v, want it updated", left[12])
 			}
-			h.commit(t, driver.Step{Lease: a, From: at(12), To: at(13)}, h.put("13"))
+			h.commit(t, driver.Step{Lease: a, From: positionAt(12), To: positionAt(13)}, h.put("13"))
 			if left := h.deadLetters(t); len(left) != 5 {
 				t.Errorf("a step that settles nothing left %d dead letters of 5", len(left))
 			}
@@ -100,7 +100,7 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			// The step's own dead letter of the number is another one, and what is set aside is not settled.
 			other := deadLetterOf("0", 12)
 			other.Error = "another event"
-			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(12), DeadLetters: []driver.DeadLetter{other}, SettleIncarnation: "incarnation 1"}, h.put("10", "11"))
+			h.commit(t, driver.Step{Lease: a, From: positionAt(9), To: positionAt(12), DeadLetters: []driver.DeadLetter{other}, SettleIncarnation: "incarnation 1"}, h.put("10", "11"))
 			kept, err := h.DeadLetters.Get(suite.Context(t), testGroup, found[12].ID)
 			suite.NoError(t, "get what is set aside", err)
 			if left, err := h.DeadLetters.List(suite.Context(t), testGroup, driver.DeadLetterFilter{}); err != nil || len(left) != 2 || kept.Incarnation != aside || kept.Error == other.Error {
@@ -112,7 +112,7 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			found := h.park(t, a, deadLetterOf("0", 5), deadLetterOf("0", 6), deadLetterOf("0", 7))
 			five, seven := found[5].ID, found[7].ID
 			h.redrive(t, five, seven)
-			step := driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{five}}
+			step := driver.Step{Lease: a, From: positionAt(9), To: positionAt(9), Redriven: []int64{five}}
 			no := errors.New("no")
 			wantHandlerError(t, "a retry that fails", h.Store.Commit(suite.Context(t), step, func(context.Context, Tx) error { return no }), no)
 			h.commit(t, step, h.put("5"))
@@ -122,10 +122,10 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if _, err := h.DeadLetters.Get(suite.Context(t), testGroup, five); !errors.Is(err, driver.ErrNotFound) {
 				t.Errorf("get of a dead letter that was redriven: %v", err)
 			}
-			step.Redriven, step.To = []int64{seven}, at(10)
+			step.Redriven, step.To = []int64{seven}, positionAt(10)
 			h.commit(t, step, h.put("7", "10"))
 			h.wantEffects(t, "5", "7", "10")
-			h.wantPosition(t, "0", at(10))
+			h.wantPosition(t, "0", positionAt(10))
 			if left := h.deadLetters(t); len(left) != 1 || left[6].Status != driver.StatusDead {
 				t.Errorf("left are %v, want event 6 as it was", left)
 			}
@@ -136,7 +136,7 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			h.redrive(t, found[5].ID)
 			later := found[5]
 			later.Status, later.NextAttempt = driver.StatusRetry, time.Date(2150, 1, 2, 3, 4, 5, 0, time.UTC)
-			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), FailedRedrives: []driver.DeadLetter{later}}, nil)
+			h.commit(t, driver.Step{Lease: a, From: positionAt(9), To: positionAt(9), FailedRedrives: []driver.DeadLetter{later}}, nil)
 			if d := h.deadLetters(t)[5]; d.Status != driver.StatusRetry || !d.NextAttempt.Equal(later.NextAttempt) {
 				t.Errorf("postponed: status %s at %v, want %s at %v", d.Status, d.NextAttempt, later.Status, later.NextAttempt)
 			}
@@ -148,7 +148,7 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 
 			later.NextAttempt = time.Time{}
 			before := time.Now()
-			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), FailedRedrives: []driver.DeadLetter{later}, PostponeFor: time.Hour}, nil)
+			h.commit(t, driver.Step{Lease: a, From: positionAt(9), To: positionAt(9), FailedRedrives: []driver.DeadLetter{later}, PostponeFor: time.Hour}, nil)
 			if next := h.deadLetters(t)[5].NextAttempt; next.Before(before.Add(time.Hour-suite.Patience)) || next.After(time.Now().Add(time.Hour+suite.Patience)) {
 				t.Errorf("postponed by an hour: due at %v, now is %v", next, time.Now())
 			}
@@ -162,7 +162,7 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			again := found[5] // as listed: without body and properties
 			again.Status, again.NextAttempt = driver.StatusDead, time.Time{}
 			again.Error, again.Attempts, again.FailedAt = "failed again", 4, five.FailedAt.Add(time.Hour)
-			step := driver.Step{Lease: a, From: at(9), To: at(9), FailedRedrives: []driver.DeadLetter{again}}
+			step := driver.Step{Lease: a, From: positionAt(9), To: positionAt(9), FailedRedrives: []driver.DeadLetter{again}}
 			h.commit(t, step, nil)
 			got, err := h.DeadLetters.Get(suite.Context(t), testGroup, again.ID)
 			suite.NoError(t, "get", err)
@@ -172,18 +172,18 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 
 			later := found[6]
 			later.Status, later.NextAttempt = driver.StatusRetry, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
-			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10), FailedRedrives: []driver.DeadLetter{later}}, nil)
+			h.commit(t, driver.Step{Lease: a, From: positionAt(9), To: positionAt(10), FailedRedrives: []driver.DeadLetter{later}}, nil)
 			if got := h.deadLetters(t)[6]; got.Status != driver.StatusRetry || !got.NextAttempt.Equal(later.NextAttempt) {
 				t.Errorf("returned for another retry at %v: got %s at %v", later.NextAttempt, got.Status, got.NextAttempt)
 			}
-			h.wantPosition(t, "0", at(10))
+			h.wantPosition(t, "0", positionAt(10))
 		}},
 		{Name: "NotOnRetry", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			h.park(t, a, deadLetterOf("0", 5), deadLetterOf("0", 6), deadLetterOf("0", 8), deadLetterOf("0", 9))
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
-			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{deadLetterOf("1", 7)}}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: positionAt(9), DeadLetters: []driver.DeadLetter{deadLetterOf("1", 7)}}, nil)
 			found := h.deadLetters(t)
 			stranger := driver.Lease{Group: otherGroups[0], Partition: "0", Owner: "a", Epoch: 1}
 			_, err := h.Store.Claim(suite.Context(t), stranger, "incarnation 1")
@@ -191,27 +191,27 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			h.redrive(t, found[6].ID, found[7].ID, found[8].ID, found[9].ID)
 			_, err = h.DeadLetters.Discard(suite.Context(t), testGroup, driver.DeadLetterFilter{IDs: []int64{found[6].ID}})
 			suite.NoError(t, "discard", err)
-			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{found[9].ID}}, nil)
+			h.commit(t, driver.Step{Lease: a, From: positionAt(9), To: positionAt(9), Redriven: []int64{found[9].ID}}, nil)
 			before := h.deadLetters(t)
 			for _, c := range []struct {
-				what  string
-				lease driver.Lease
-				at    driver.Position
-				id    int64
+				what     string
+				lease    driver.Lease
+				position driver.Position
+				id       int64
 			}{
-				{"dead", a, at(9), found[5].ID},
-				{"discarded", a, at(9), found[6].ID},
-				{"gone", a, at(9), found[9].ID},
-				{"not there", a, at(9), 1 << 40},
-				{"another partition's", a, at(9), found[7].ID},
+				{"dead", a, positionAt(9), found[5].ID},
+				{"discarded", a, positionAt(9), found[6].ID},
+				{"gone", a, positionAt(9), found[9].ID},
+				{"not there", a, positionAt(9), 1 << 40},
+				{"another partition's", a, positionAt(9), found[7].ID},
 				{"another group's", stranger, driver.Unset, found[8].ID},
-				{"on retry, from behind", b, at(8), found[7].ID},
-				{"on retry, under a later epoch", leaseOf("1", "a", 2), at(9), found[7].ID},
-				{"on retry, while nothing claims", leaseOf("2", "a", 1), at(9), found[7].ID},
+				{"on retry, from behind", b, positionAt(8), found[7].ID},
+				{"on retry, under a later epoch", leaseOf("1", "a", 2), positionAt(9), found[7].ID},
+				{"on retry, while nothing claims", leaseOf("2", "a", 1), positionAt(9), found[7].ID},
 			} {
 				again := deadLetterOf(c.lease.Partition, 7)
 				again.ID, again.Group, again.Error = c.id, c.lease.Group, "failed again"
-				step := driver.Step{Lease: c.lease, From: c.at, To: c.at}
+				step := driver.Step{Lease: c.lease, From: c.position, To: c.position}
 				step.Redriven = []int64{c.id}
 				wantFenced(t, "redriven is a dead letter that is "+c.what, h.Store.Commit(suite.Context(t), step, h.put(c.what)))
 				step.Redriven, step.FailedRedrives = nil, []driver.DeadLetter{again}
@@ -225,7 +225,7 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if after := h.deadLetters(t); !reflect.DeepEqual(before, after) {
 				t.Errorf("steps in vain changed the dead letters from %+v to %+v", before, after)
 			}
-			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{found[8].ID}}, h.put("8"))
+			h.commit(t, driver.Step{Lease: a, From: positionAt(9), To: positionAt(9), Redriven: []int64{found[8].ID}}, h.put("8"))
 			h.wantEffects(t, "8")
 		}},
 		{Name: "RedrivenAtOnce", Run: func(t testing.TB, h TxHarness[Tx]) {
@@ -239,7 +239,7 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					if i%2 == 1 {
 						s = h.peer()
 					}
-					return s.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{id}}, h.put(fmt.Sprint(round)))
+					return s.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(9), To: positionAt(9), Redriven: []int64{id}}, h.put(fmt.Sprint(round)))
 				}) {
 					switch {
 					case err == nil:
@@ -259,7 +259,7 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			found := h.park(t, a, deadLetterOf("0", 8), deadLetterOf("0", 3), deadLetterOf("0", 5), deadLetterOf("0", 4), deadLetterOf("0", 2), deadLetterOf("0", 1))
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
-			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{deadLetterOf("1", 7)}}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: positionAt(9), DeadLetters: []driver.DeadLetter{deadLetterOf("1", 7)}}, nil)
 			due := func(limit int) []int64 {
 				t.Helper()
 				return listDue(t, h.Store, limit)

@@ -51,14 +51,14 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		{Name: "Begin", Run: func(t testing.TB, h TxHarness[Tx]) {
 			lease := func(owner string, epoch int64) driver.Lease { return leaseOf("0", owner, epoch) }
 			checkBegin(t, h.Store, lease, func(l driver.Lease) {
-				h.commit(t, driver.Step{Lease: l, From: at(9), To: at(12)}, nil)
+				h.commit(t, driver.Step{Lease: l, From: positionAt(9), To: positionAt(12)}, nil)
 			})
 		}},
 		{Name: "ClaimRaises", Run: func(t testing.TB, h TxHarness[Tx]) {
 			h.begin(t)
 			p := h.claim(t, leaseOf("0", "b", 5))
-			if p.Owner != "b" || p.Epoch != 5 || p.Position != at(9) {
-				t.Errorf("claimed %+v, want owner b, epoch 5, position %+v", p, at(9))
+			if p.Owner != "b" || p.Epoch != 5 || p.Position != positionAt(9) {
+				t.Errorf("claimed %+v, want owner b, epoch 5, position %+v", p, positionAt(9))
 			}
 			if p = h.claim(t, leaseOf("0", "b", 6)); p.Epoch != 6 {
 				t.Errorf("the same owner claimed in epoch 6, got %+v", p)
@@ -99,7 +99,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), b, driver.Unset, driver.AttemptRecord{Sequence: 0, Attempts: 1, Error: "no"}))
 			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: driver.Unset, DeadLetters: []driver.DeadLetter{deadLetterOf("0", 3)}}, nil)
 			claims("no progress", 3)
-			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(0)}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: positionAt(0)}, nil)
 			claims("progress", 1)
 			if p := h.claim(t, leaseOf("0", "c", 9)); p.Claims != 2 {
 				t.Errorf("claimed after progress: %d claims, want 2", p.Claims)
@@ -110,15 +110,15 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			claims("left by one who was fenced off", 2)
 			suite.NoError(t, "leave", h.Store.Leave(suite.Context(t), leaseOf("0", "c", 9)))
 			claims("left cleanly", 0)
-			if p := h.claim(t, leaseOf("0", "d", 10)); p.Claims != 1 || p.Position != at(0) {
-				t.Errorf("claimed after a clean leave: %d claims at %+v, want 1 at %+v", p.Claims, p.Position, at(0))
+			if p := h.claim(t, leaseOf("0", "d", 10)); p.Claims != 1 || p.Position != positionAt(0) {
+				t.Errorf("claimed after a clean leave: %d claims at %+v, want 1 at %+v", p.Claims, p.Position, positionAt(0))
 			}
 		}},
 		{Name: "Incarnation", Run: func(t testing.TB, h TxHarness[Tx]) {
 			h.begin(t)
 			p, err := h.Store.Claim(suite.Context(t), leaseOf("0", "b", 2), "incarnation 2")
 			suite.NoError(t, "claim with another incarnation", err)
-			if p.Incarnation != incarnation || p.Position != at(9) || p.Epoch != 2 || p.Owner != "b" {
+			if p.Incarnation != incarnation || p.Position != positionAt(9) || p.Epoch != 2 || p.Owner != "b" {
 				t.Errorf("got %+v, want the checkpoint claimed, and its incarnation and position as they were", p)
 			}
 		}},
@@ -145,7 +145,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			found := h.park(t, a, deadLetterOf("0", 0), deadLetterOf("0", 25), deadLetterOf("0", 12), recreated)
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
-			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{deadLetterOf("1", 77)}}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: positionAt(9), DeadLetters: []driver.DeadLetter{deadLetterOf("1", 77)}}, nil)
 			if p := h.claim(t, a); p.DeadLettersBelow != 26 {
 				t.Errorf("claimed with a dead letter of event 25: all below %d, want 26", p.DeadLettersBelow)
 			}
@@ -185,25 +185,25 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				if p.Position != driver.Unset || p.Group != g {
 					t.Errorf("group %v: claimed %+v, another group's", g, p)
 				}
-				suite.NoError(t, "commit", h.Store.Commit(suite.Context(t), driver.Step{Lease: l, From: driver.Unset, To: at(77)}, nil))
+				suite.NoError(t, "commit", h.Store.Commit(suite.Context(t), driver.Step{Lease: l, From: driver.Unset, To: positionAt(77)}, nil))
 			}
-			h.wantPosition(t, "0", at(9))
-			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10)}, nil)
+			h.wantPosition(t, "0", positionAt(9))
+			h.commit(t, driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, nil)
 		}},
 		{Name: "Reset", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			h.claim(t, leaseOf("0", "a", 2))
 			a.Epoch = 2
-			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(9), driver.AttemptRecord{Sequence: 10, DeadLetter: 7, Attempts: 1, Error: "no", Unreturned: 1}))
-			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", at(4), "set")
+			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, positionAt(9), driver.AttemptRecord{Sequence: 10, DeadLetter: 7, Attempts: 1, Error: "no", Unreturned: 1}))
+			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", positionAt(4), "set")
 			suite.NoError(t, "reset", err)
 			p := h.checkpoint(t, "0")
-			if epoch <= 2 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 2" || p.Claims != 0 || p.Attempt != (driver.AttemptRecord{}) {
-				t.Errorf("reset to epoch %d: %+v, want an epoch above 2, position %+v of incarnation 2, no claims, no trial", epoch, p, at(4))
+			if epoch <= 2 || p.Epoch != epoch || p.Position != positionAt(4) || p.Incarnation != "incarnation 2" || p.Claims != 0 || p.Attempt != (driver.AttemptRecord{}) {
+				t.Errorf("reset to epoch %d: %+v, want an epoch above 2, position %+v of incarnation 2, no claims, no trial", epoch, p, positionAt(4))
 			}
 			called := false
 			for _, from := range []int64{9, 4} {
-				wantFenced(t, "commit by the owner of before", h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(from), To: at(10)}, func(context.Context, Tx) error {
+				wantFenced(t, "commit by the owner of before", h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(from), To: positionAt(10)}, func(context.Context, Tx) error {
 					called = true
 					return nil
 				}))
@@ -211,7 +211,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if called {
 				t.Error("a handler was called under a lease that a reset had fenced off")
 			}
-			wantFenced(t, "record by the owner of before", h.Store.RecordAttempt(suite.Context(t), a, at(4), driver.AttemptRecord{}))
+			wantFenced(t, "record by the owner of before", h.Store.RecordAttempt(suite.Context(t), a, positionAt(4), driver.AttemptRecord{}))
 			_, err = h.Store.Claim(suite.Context(t), a, "incarnation 2")
 			wantFenced(t, "claim in the epoch of before", err)
 			_, err = h.Store.Claim(suite.Context(t), leaseOf("0", "b", epoch), "incarnation 2")
@@ -228,14 +228,14 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			}
 		}},
 		{Name: "ResetCreates", Run: func(t testing.TB, h TxHarness[Tx]) {
-			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", incarnation, at(4), "set")
+			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", incarnation, positionAt(4), "set")
 			suite.NoError(t, "reset", err)
 			p := h.checkpoint(t, "0")
-			if epoch < 1 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != incarnation || p.Claims != 0 {
+			if epoch < 1 || p.Epoch != epoch || p.Position != positionAt(4) || p.Incarnation != incarnation || p.Claims != 0 {
 				t.Errorf("reset made %+v with epoch %d", p, epoch)
 			}
 			h.claim(t, leaseOf("0", "a", epoch+1))
-			h.commit(t, driver.Step{Lease: leaseOf("0", "a", epoch+1), From: at(4), To: at(5)}, nil)
+			h.commit(t, driver.Step{Lease: leaseOf("0", "a", epoch+1), From: positionAt(4), To: positionAt(5)}, nil)
 		}},
 		{Name: "AfterAdvance", Run: func(t testing.TB, h TxHarness[Tx]) {
 			// A store may serve deliveries of both kinds, and a group change from
@@ -247,25 +247,25 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			a := h.begin(t)
 			done := []driver.SequenceRange{{First: 13, Last: 14}}
 			trial := driver.AttemptRecord{Sequence: 10, DeadLetter: 7, Attempts: 1, Error: "no", Unreturned: 1}
-			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(9), trial))
-			suite.NoError(t, "advance", checkpoints.Advance(suite.Context(t), a, incarnation, at(9), done))
+			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, positionAt(9), trial))
+			suite.NoError(t, "advance", checkpoints.Advance(suite.Context(t), a, incarnation, positionAt(9), done))
 			if p := h.claim(t, a); p.Attempt != trial || !slices.Equal(p.Done, done) {
 				t.Errorf("advanced in place: %+v, want trial %+v and %v done", p, trial, done)
 			}
-			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9)}, nil)
+			h.commit(t, driver.Step{Lease: a, From: positionAt(9), To: positionAt(9)}, nil)
 			if p := h.claim(t, a); !slices.Equal(p.Done, done) {
 				t.Errorf("a step that moves nothing left %v done, want %v", p.Done, done)
 			}
-			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10)}, nil)
+			h.commit(t, driver.Step{Lease: a, From: positionAt(9), To: positionAt(10)}, nil)
 			if p := h.checkpoint(t, "0"); len(p.Done) > 0 {
 				t.Errorf("a step left %v done after %v, want none", p.Done, p.Position)
 			}
-			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(10), driver.AttemptRecord{Sequence: 11, DeadLetter: 7, Attempts: 1, Error: "no", Unreturned: 1}))
-			suite.NoError(t, "advance", checkpoints.Advance(suite.Context(t), a, incarnation, at(11), done))
+			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, positionAt(10), driver.AttemptRecord{Sequence: 11, DeadLetter: 7, Attempts: 1, Error: "no", Unreturned: 1}))
+			suite.NoError(t, "advance", checkpoints.Advance(suite.Context(t), a, incarnation, positionAt(11), done))
 			if p := h.checkpoint(t, "0"); p.Attempt != (driver.AttemptRecord{}) || p.Claims != 1 {
 				t.Errorf("an advance left %+v, want no trial and 1 claim", p)
 			}
-			wantFenced(t, "commit from where it was", h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(10), To: at(12)}, nil))
+			wantFenced(t, "commit from where it was", h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: positionAt(10), To: positionAt(12)}, nil))
 		}},
 		{Name: "LargeNumbers", Run: func(t testing.TB, h TxHarness[Tx]) {
 			l := leaseOf("0", "a", 1<<40)

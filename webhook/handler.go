@@ -33,7 +33,7 @@ type batchHandler struct {
 // failedEvents are those of a partition whose batches have failed: all of them are handled again,
 // because the checkpoint cannot pass what failed.
 type failedEvents struct {
-	of       origin
+	origin   origin
 	messages map[int64][]*Message // by sequence number
 }
 
@@ -80,7 +80,7 @@ func (h *batchHandler) take(of origin) *failedEvents {
 	defer h.mu.Unlock()
 	f := h.failed[of.partitionOnly()]
 	delete(h.failed, of.partitionOnly())
-	if f == nil || f.of != of {
+	if f == nil || f.origin != of {
 		return &failedEvents{of, map[int64][]*Message{}}
 	}
 	return f
@@ -92,7 +92,7 @@ func (h *batchHandler) keep(f *failedEvents) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.failed[f.of.partitionOnly()] = f
+	h.failed[f.origin.partitionOnly()] = f
 }
 
 func (o origin) partitionOnly() origin {
@@ -171,7 +171,7 @@ func (s *Sink) postFirst(ctx context.Context, of *origin, encoder *encoder, list
 		return 0, context.Cause(ctx)
 	}
 	what := a.outcome()
-	if a.after > 0 && (what == failed || what == waits) {
+	if a.retryAfter > 0 && (what == failed || what == waits) {
 		s.hold(&a)
 	}
 	failure := a.err
@@ -179,13 +179,13 @@ func (s *Sink) postFirst(ctx context.Context, of *origin, encoder *encoder, list
 	case what == accepted:
 		rejections, err := parseAnswer(&a, n)
 		if err == nil {
-			return n, s.settle(&posted{of: *of, encoder: encoder}, list, &a, rejections)
+			return n, s.settle(&posted{origin: *of, encoder: encoder}, list, &a, rejections)
 		}
 		failure = &Error{Endpoint: s.endpoint, Status: a.status, Err: err}
 	case what == waits:
 		return 0, driver.Outage(failure)
 	case what == refused && n == 1:
-		return 0, &driver.EventError{Index: list[0].index, Err: driver.Reject(failure.of(list[0].Event))}
+		return 0, &driver.EventError{Index: list[0].index, Err: driver.Reject(failure.forEvent(list[0].Event))}
 	case what == refused:
 		return s.postFirst(ctx, of, encoder, list[:n/2], redriven)
 	}
@@ -193,7 +193,7 @@ func (s *Sink) postFirst(ctx context.Context, of *origin, encoder *encoder, list
 		if !s.accepts() {
 			return 0, driver.Outage(failure)
 		}
-		return 0, &driver.EventError{Index: list[0].index, Err: failure.of(list[0].Event)}
+		return 0, &driver.EventError{Index: list[0].index, Err: failure.forEvent(list[0].Event)}
 	}
 	split, err := s.blame(messages, failure)
 	switch {

@@ -14,7 +14,7 @@ type record struct {
 	ctx     context.Context
 	message *Message
 	done    func(driver.WriteResult)
-	since   time.Time
+	queued  time.Time
 	size    int // about how many bytes it takes in a request
 }
 
@@ -25,7 +25,7 @@ const lookEvery = 100 * time.Millisecond
 // requests in flight, and as long its goroutine runs.
 type queue struct {
 	sink    *Sink
-	of      origin
+	origin  origin
 	encoder *encoder
 	wake    chan struct{} // signals the goroutine
 
@@ -39,7 +39,7 @@ type queue struct {
 func (s *Sink) queueOf(of origin) *queue {
 	q := s.queues[of]
 	if q == nil {
-		q = &queue{sink: s, of: of, encoder: newEncoder(&s.cfg, &of), wake: make(chan struct{}, 1)}
+		q = &queue{sink: s, origin: of, encoder: newEncoder(&s.cfg, &of), wake: make(chan struct{}, 1)}
 		s.queues[of] = q
 		s.running.Go(q.work)
 	}
@@ -131,12 +131,12 @@ func (q *queue) next() (batch []*record, wait time.Duration, over bool) {
 	defer s.mu.Unlock()
 	switch {
 	case len(q.waiting) == 0 && q.inFlight == 0:
-		delete(s.queues, q.of)
+		delete(s.queues, q.origin)
 		return nil, 0, true
 	case len(q.waiting) == 0 || q.inFlight >= s.cfg.Concurrency:
 		return nil, lookEvery, false // a request that ends signals
 	case !q.full() && !s.closed:
-		if wait = s.cfg.FlushAfter - time.Since(q.waiting[0].since); wait > 0 {
+		if wait = s.cfg.FlushAfter - time.Since(q.waiting[0].queued); wait > 0 {
 			return nil, wait, false
 		}
 	}

@@ -30,12 +30,12 @@ var (
 
 // answer is the answer to a request.
 type answer struct {
-	status int // 0: there is none
-	body   []byte
-	coding string        // its content coding
-	json   bool          // its media type is one of JSON
-	after  time.Duration // as Retry-After asks
-	err    *Error        // unless the status is one of success
+	status     int // 0: there is none
+	body       []byte
+	coding     string        // its content coding
+	json       bool          // its media type is one of JSON
+	retryAfter time.Duration // as Retry-After asks
+	err        *Error        // unless the status is one of success
 }
 
 // post sends a body with messages of one origin and waits for the answer, at most for the timeout.
@@ -62,7 +62,7 @@ func (s *Sink) post(ctx context.Context, of *origin, messages []*Message, body [
 	if len(a.body) > maxAnswer {
 		err, a.body = errTooLong, a.body[:maxAnswer]
 	}
-	if a.after = retryAfter(resp.Header.Get("Retry-After"), time.Now(), s.cfg.MaxRetryAfter); a.status < 200 || a.status >= 300 {
+	if a.retryAfter = retryAfter(resp.Header.Get("Retry-After"), time.Now(), s.cfg.MaxRetryAfter); a.status < 200 || a.status >= 300 {
 		a.err = &Error{Endpoint: s.endpoint, Status: a.status}
 		if text, err := a.text(); err == nil {
 			a.err.Message = shown([]byte(text), secrets)

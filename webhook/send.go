@@ -39,7 +39,7 @@ func (q *queue) sendSome(batch []*record) int {
 	for _, m := range messages {
 		m.attempts++
 	}
-	a := s.post(s.sending, &q.of, messages, body)
+	a := s.post(s.sending, &q.origin, messages, body)
 	q.complete(batch, &a)
 	return n
 }
@@ -56,7 +56,7 @@ func upToEnded(batch []*record) []*record {
 func (q *queue) complete(batch []*record, a *answer) {
 	s := q.sink
 	what := a.outcome()
-	if a.after > 0 && (what == failed || what == waits) {
+	if a.retryAfter > 0 && (what == failed || what == waits) {
 		s.hold(a)
 	}
 	switch what {
@@ -69,7 +69,7 @@ func (q *queue) complete(batch []*record, a *answer) {
 			q.send(batch[half:])
 			return
 		}
-		s.finish(batch[0], driver.Reject(a.err.of(batch[0].message.Event)))
+		s.finish(batch[0], driver.Reject(a.err.forEvent(batch[0].message.Event)))
 	case failed:
 		q.suspect(batch, a.err)
 	case waits:
@@ -102,7 +102,7 @@ func (q *queue) accept(batch []*record, a *answer) {
 		errs[r.index] = s.rejection(a, r, batch[r.index].message.Event)
 	}
 	if i := slices.Index(errs, nil); i >= 0 {
-		s.lastPosted.Store(&posted{q.of, q.encoder, *batch[i].message})
+		s.lastPosted.Store(&posted{q.origin, q.encoder, *batch[i].message})
 		s.accepted.Add(1)
 	}
 	for i, r := range batch {
@@ -113,7 +113,7 @@ func (q *queue) accept(batch []*record, a *answer) {
 // rejection is the error of an event that an answer rejects.
 func (s *Sink) rejection(a *answer, r rejection, event *driver.Event) error {
 	e := &Error{Endpoint: s.endpoint, Status: a.status, Err: errRejected, Message: shown([]byte(r.text), s.secrets)}
-	return driver.Reject(e.of(event))
+	return driver.Reject(e.forEvent(event))
 }
 
 var errRejected = errors.New("the receiver rejects the event")
@@ -125,8 +125,8 @@ func (q *queue) fail(batch []*record, err error) {
 	}
 }
 
-// of returns the error as that of one event.
-func (e *Error) of(event *driver.Event) *Error {
+// forEvent returns the error as that of one event.
+func (e *Error) forEvent(event *driver.Event) *Error {
 	own := *e
 	own.Event = event.Partition + "/" + strconv.FormatInt(event.Sequence, 10)
 	return &own

@@ -23,7 +23,7 @@ const firstWait = 100 * time.Millisecond
 
 // posted is an event that the receiver has accepted.
 type posted struct {
-	of      origin
+	origin  origin
 	encoder *encoder
 	message Message
 }
@@ -72,7 +72,7 @@ func (s *Sink) verdict(m *Message, e *Error, now uint64) error {
 		m.strikes++
 		return driver.RetryAfter(e, firstWait<<(m.strikes-1))
 	}
-	return e.of(m.Event) // the engine counts it
+	return e.forEvent(m.Event) // the engine counts it
 }
 
 // accepts reports whether the receiver accepts what it has accepted before.
@@ -84,7 +84,7 @@ func (s *Sink) accepts() bool {
 	m := last.message
 	body, _ := last.encoder.batch(nil, []*Message{&m}, s.cfg.MaxBytes)
 	m.attempts++
-	a := s.post(s.sending, &last.of, []*Message{&m}, body)
+	a := s.post(s.sending, &last.origin, []*Message{&m}, body)
 	if a.outcome() != accepted {
 		return false
 	}

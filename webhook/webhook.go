@@ -48,8 +48,8 @@ var _ driver.Sink[*Message] = (*Sink)(nil)
 
 // hold is a wait that the receiver has asked for.
 type hold struct {
-	until time.Time
-	err   error // its answer
+	end time.Time
+	err error // its answer
 }
 
 // New makes a sink that posts to a URL (https, or http), which may have a query. It does not
@@ -124,7 +124,7 @@ func secretsOf(u *url.URL, header http.Header) (list []string) {
 // second, and is not sent. One in flight is completed with the receiver's answer, or after
 // [Config.Timeout].
 func (s *Sink) Submit(ctx context.Context, m *Message, done func(driver.WriteResult)) {
-	r := &record{ctx: ctx, message: m, done: done, since: time.Now(), size: estimate(m)}
+	r := &record{ctx: ctx, message: m, done: done, queued: time.Now(), size: estimate(m)}
 	of := originOf(ctx, m.Event)
 	s.mu.Lock()
 	s.unfinished++
@@ -150,16 +150,16 @@ func estimate(m *Message) int { return m.Event.Size() + 300 }
 
 // holds returns the error of events while the receiver is not to be called.
 func (s *Sink) holds() error {
-	if h := s.held.Load(); h != nil && time.Now().Before(h.until) {
-		return driver.Outage(fmt.Errorf("%w; it has asked for no request before %s", h.err, h.until.UTC().Format(time.RFC3339)))
+	if h := s.held.Load(); h != nil && time.Now().Before(h.end) {
+		return driver.Outage(fmt.Errorf("%w; it has asked for no request before %s", h.err, h.end.UTC().Format(time.RFC3339)))
 	}
 	return nil
 }
 
 // hold makes the sink wait, as an answer asks.
 func (s *Sink) hold(a *answer) {
-	until := time.Now().Add(a.after)
-	for h := s.held.Load(); h == nil || h.until.Before(until); h = s.held.Load() {
+	until := time.Now().Add(a.retryAfter)
+	for h := s.held.Load(); h == nil || h.end.Before(until); h = s.held.Load() {
 		if s.held.CompareAndSwap(h, &hold{until, a.err}) {
 			return
 		}

@@ -251,7 +251,7 @@ func recordsRead(t testing.TB, s autoscale.Store) {
 		suite.NoError(t, "save", s.Save(suite.Context(t), m, sampleRecord("r", n)))
 	}
 	for _, c := range []struct {
-		since       time.Time
+		start       time.Time
 		limit       int
 		first, last int64
 	}{
@@ -261,13 +261,13 @@ func recordsRead(t testing.TB, s autoscale.Store) {
 		{time.Time{}, 5, 8, 12},
 		{sampleTime.Add(10 * time.Minute), 2, 11, 12},
 	} {
-		records, err := s.Records(suite.Context(t), "r", c.since, c.limit)
+		records, err := s.Records(suite.Context(t), "r", c.start, c.limit)
 		suite.NoError(t, "records", err)
 		var want []autoscale.Record
 		for n := c.first; n <= c.last; n++ {
 			want = append(want, sampleRecord("r", n))
 		}
-		equal(t, fmt.Sprintf("records since %v, at most %d", c.since, c.limit), records, want)
+		equal(t, fmt.Sprintf("records since %v, at most %d", c.start, c.limit), records, want)
 	}
 }
 

@@ -23,14 +23,14 @@ type dice struct {
 	rand *rand.Rand
 }
 
-func (d *dice) below(n int64) int64 {
+func (d *dice) draw(n int64) int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.rand.Int64N(n)
 }
 
 func (d *dice) roll(percent int64) error {
-	if d.below(100) < percent {
+	if d.draw(100) < percent {
 		return errOut
 	}
 	return nil
@@ -48,7 +48,7 @@ func (q *lossy) Send(ctx context.Context, bodies ...[]byte) error {
 		return err
 	}
 	for _, b := range bodies {
-		for range 1 + q.dice.below(3) {
+		for range 1 + q.dice.draw(3) {
 			if err := q.MemoryQueue.Send(ctx, b); err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ func (q *lossy) Receive(ctx context.Context, most int) ([]autoscale.Message, err
 	if err := q.dice.roll(5); err != nil {
 		return nil, err
 	}
-	list, err := q.MemoryQueue.Receive(ctx, 1+int(q.dice.below(int64(most))))
+	list, err := q.MemoryQueue.Receive(ctx, 1+int(q.dice.draw(int64(most))))
 	if err == nil && q.dice.roll(5) != nil {
 		return nil, errOut // they are delivered again when their locks have expired
 	}
@@ -190,7 +190,7 @@ func (s *shared) run(ctx context.Context, name string, target autoscale.Target) 
 	for _, part := range parts {
 		living.Go(func() {
 			for ctx.Err() == nil {
-				life, kill := context.WithTimeout(ctx, time.Duration(1+s.dice.below(int64(10*time.Minute))))
+				life, kill := context.WithTimeout(ctx, time.Duration(1+s.dice.draw(int64(10*time.Minute))))
 				p, err := part()
 				if err == nil {
 					err = p.Run(life)

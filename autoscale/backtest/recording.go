@@ -160,7 +160,7 @@ func clip(text string) string {
 
 // Writer writes a recording as CSV, row by row. It is not safe for concurrent use.
 type Writer struct {
-	to            *csv.Writer
+	csv           *csv.Writer
 	columns       []string
 	headerWritten bool
 }
@@ -168,14 +168,14 @@ type Writer struct {
 // NewWriter returns a writer of these columns. With appends it does not write the
 // first line, which the file already has.
 func NewWriter(to io.Writer, columns []string, appends bool) *Writer {
-	return &Writer{to: csv.NewWriter(to), columns: columns, headerWritten: appends}
+	return &Writer{csv: csv.NewWriter(to), columns: columns, headerWritten: appends}
 }
 
 // Write writes and flushes a row: points of one time, and other columns by name.
 func (w *Writer) Write(at time.Time, points []autoscale.Point, others map[string]float64) error {
 	if !w.headerWritten {
 		w.headerWritten = true
-		if err := w.to.Write(append([]string{"time"}, w.columns...)); err != nil {
+		if err := w.csv.Write(append([]string{"time"}, w.columns...)); err != nil {
 			return fmt.Errorf("write recording: %w", err)
 		}
 	}
@@ -195,11 +195,11 @@ func (w *Writer) Write(at time.Time, points []autoscale.Point, others map[string
 			}
 		}
 	}
-	if err := w.to.Write(fields); err != nil {
+	if err := w.csv.Write(fields); err != nil {
 		return fmt.Errorf("write recording: %w", err)
 	}
-	w.to.Flush()
-	if err := w.to.Error(); err != nil {
+	w.csv.Flush()
+	if err := w.csv.Error(); err != nil {
 		return fmt.Errorf("write recording: %w", err)
 	}
 	return nil

@@ -68,17 +68,17 @@ func (d *directory) run(g *config.Group, log *slog.Logger, resources ...string) 
 
 // logFile collects log lines.
 type logFile struct {
-	mu   sync.Mutex
-	text strings.Builder
-	on   func(line string)
+	mu     sync.Mutex
+	text   strings.Builder
+	onLine func(line string)
 }
 
 func (l *logFile) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.text.Write(line)
-	if l.on != nil {
-		l.on(string(line))
+	if l.onLine != nil {
+		l.onLine(string(line))
 	}
 	return len(line), nil
 }
@@ -106,7 +106,7 @@ func TestGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &logFile{on: func(line string) {
+	log := &logFile{onLine: func(line string) {
 		switch { // repair what was reported
 		case strings.Contains(line, "broken.yaml:4:") && strings.Contains(line, "rule.target"):
 			d.scaling("broken")

@@ -38,7 +38,7 @@ func readLag(n strictyaml.Node) opener[autoscale.Source] {
 	case path != "":
 		return pipelineLag(path)
 	case of.system != input.System():
-		of.at.Fail("goes with source.%s only", map[pipeline.System]string{pipeline.EventHubs: "eventhub", pipeline.Kafka: "kafka"}[of.system])
+		of.node.Fail("goes with source.%s only", map[pipeline.System]string{pipeline.EventHubs: "eventhub", pipeline.Kafka: "kafka"}[of.system])
 		return nil
 	}
 	return func(ctx context.Context, _ *Options) (autoscale.Source, closer, error) {
@@ -73,7 +73,7 @@ func pipelineLag(path string) opener[autoscale.Source] {
 
 // foreign is where consumers other than Sluice's keep their checkpoints.
 type foreign struct {
-	at     strictyaml.Node
+	node   strictyaml.Node
 	system pipeline.System // of the log for which it can be
 	open   func(pipeline.Source) (lag.Checkpoints, error)
 }

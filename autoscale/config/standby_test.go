@@ -17,13 +17,13 @@ import (
 // roles collects the roles of one file, and calls on with each.
 type roles struct {
 	config.Watch
-	on   func(config.Role)
-	seen []config.Role
+	onRole func(config.Role)
+	seen   []config.Role
 }
 
 func (r *roles) OnRole(_, _ string, _ autoscale.Limits, role config.Role) {
 	r.seen = append(r.seen, role)
-	r.on(role)
+	r.onRole(role)
 }
 
 // TestStandby: a process does not wait for one with another file, which is an error with both
@@ -51,7 +51,7 @@ func TestStandby(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		log, watch := &logFile{}, &roles{}
-		watch.on = func(role config.Role) {
+		watch.onRole = func(role config.Role) {
 			if role == config.Standby {
 				standsBy(len(watch.seen), cancel)
 			}

@@ -77,7 +77,7 @@ func compile(source string, kind kind, metrics []string) (*program, *Error) {
 	}
 	ast.Walk(&tree.Node, check)
 	if check.fault != nil {
-		return nil, check.fault.in(source)
+		return nil, check.fault.locate(source)
 	}
 	largest := largest(tree.Node) // before anything is rewritten
 	as := expr.AsFloat64()
@@ -130,7 +130,7 @@ func recoverAsError(err *error) {
 // withOffset converts the library's error, and takes its position over.
 func withOffset(source string, err error) *Error {
 	if e, ok := errors.AsType[*file.Error](err); ok {
-		return (&fault{e.From, plainMessage(e.Message)}).in(source)
+		return (&fault{e.From, plainMessage(e.Message)}).locate(source)
 	}
 	return &Error{Reason: plainMessage(err.Error())}
 }
@@ -148,7 +148,7 @@ type fault struct {
 	reason string
 }
 
-func (f *fault) in(source string) *Error {
+func (f *fault) locate(source string) *Error {
 	offset, n := len(source), 0
 	for i := range source {
 		if n == f.rune {

@@ -119,7 +119,7 @@ func TestProposals(t *testing.T) {
 func TestFaults(t *testing.T) {
 	for _, c := range []struct {
 		source string
-		at     string // the text that the fault is at
+		text   string // the text that the fault is at
 		reason string
 	}{
 		{`avg(backlgo, "10m") > 500`, `backlgo`, "unknown metric backlgo: did you mean backlog?"},
@@ -152,8 +152,8 @@ func TestFaults(t *testing.T) {
 		}
 		if fault.Field != "up" || !strings.Contains(fault.Reason, c.reason) || fault.Offset < 0 || fault.Offset > len(c.source) {
 			t.Errorf("%.40s: got %v, want … %s …", c.source, fault, c.reason)
-		} else if !strings.HasPrefix(c.source[fault.Offset:], c.at) {
-			t.Errorf("%.40s: the fault is at %q, want %q (%v)", c.source, c.source[fault.Offset:], c.at, fault)
+		} else if !strings.HasPrefix(c.source[fault.Offset:], c.text) {
+			t.Errorf("%.40s: the fault is at %q, want %q (%v)", c.source, c.source[fault.Offset:], c.text, fault)
 		}
 		if strings.Contains(fault.Reason, "\n") {
 			t.Errorf("%.40s: several lines: %s", c.source, fault.Reason)
@@ -194,8 +194,8 @@ func FuzzExpression(f *testing.F) {
 // TestMaxSteps: the largest steps, where the file bounds them.
 func TestMaxSteps(t *testing.T) {
 	for _, c := range []struct {
-		spec     expression.Spec
-		up, down int
+		spec             expression.Spec
+		stepUp, stepDown int
 	}{
 		{expression.Spec{Up: "a > 1", Down: "a < 1"}, 1, 1},
 		{expression.Spec{Up: "a > 1", StepUp: "3", Down: "a < 1", StepDown: "2.5"}, 3, 2},
@@ -208,8 +208,8 @@ func TestMaxSteps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if up, down := r.MaxSteps(); up != c.up || down != c.down {
-			t.Errorf("%+v: %d up, %d down; want %d, %d", c.spec, up, down, c.up, c.down)
+		if up, down := r.MaxSteps(); up != c.stepUp || down != c.stepDown {
+			t.Errorf("%+v: %d up, %d down; want %d, %d", c.spec, up, down, c.stepUp, c.stepDown)
 		}
 	}
 }

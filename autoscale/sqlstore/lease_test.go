@@ -16,15 +16,15 @@ func TestClockSetBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		by   time.Duration
+		span time.Duration
 		want bool // it is still held
 	}{{time.Minute, true}, {3 * time.Hour, false}} {
-		if _, err := db.Exec("UPDATE leases SET until = until + ?", int64(c.by)); err != nil {
+		if _, err := db.Exec("UPDATE leases SET until = until + ?", int64(c.span)); err != nil {
 			t.Fatal(err)
 		}
 		held, err := s.TakeLease(t.Context(), "r", lease("b"))
 		if err != nil || (held != nil) != c.want {
-			t.Errorf("set back by %v: the lease is held by %+v, %v", c.by, held, err)
+			t.Errorf("set back by %v: the lease is held by %+v, %v", c.span, held, err)
 		}
 	}
 }

@@ -161,12 +161,12 @@ func cannotDecide(r *audit.Report, flags *auditFlags) string {
 func (a *app) watchAudit(ctx context.Context, read *atomic.Int64) {
 	began := time.Now()
 	var speed term.Speed
-	speed.At(began, 0)
+	speed.Add(began, 0)
 	a.screen.Follow(ctx, func() string {
 		now, n := time.Now(), read.Load()
-		return fmt.Sprintf("%s read  %s/s  %s", humanize.Plural(n, "event", "events"), humanize.Count(speed.At(now, n)), now.Sub(began).Truncate(time.Second))
+		return fmt.Sprintf("%s read  %s/s  %s", humanize.Plural(n, "event", "events"), humanize.Count(speed.Add(now, n)), now.Sub(began).Truncate(time.Second))
 	}, func() {
 		n := read.Load()
-		a.log.Info("progress", "read", n, "per_second", speed.At(time.Now(), n))
+		a.log.Info("progress", "read", n, "per_second", speed.Add(time.Now(), n))
 	})
 }

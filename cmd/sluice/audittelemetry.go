@@ -27,7 +27,7 @@ type telemetryFlags struct {
 	tolerance float64
 	workspace string
 	query     string
-	since     time.Duration
+	period    time.Duration
 	json      bool
 	html, svg string
 	png       string // refused
@@ -89,7 +89,7 @@ cannot decide, for example because the days differ too much, 2 if flags are wron
 	f.Float64Var(&flags.tolerance, "tolerance", 0.05, "smallest `share` of events whose loss matters")
 	f.StringVar(&flags.workspace, "workspace", "", "`id` of a Log Analytics workspace")
 	f.StringVar(&flags.query, "query", "", "`file` with your own query for the workspace")
-	f.DurationVar(&flags.since, "since", 30*24*time.Hour, "query the workspace from this `duration` ago")
+	f.DurationVar(&flags.period, "since", 30*24*time.Hour, "query the workspace from this `duration` ago")
 	f.BoolVar(&flags.json, "json", false, "print the report as JSON")
 	f.StringVar(&flags.html, "html", "", "write the report with its charts to an HTML `file`")
 	f.StringVar(&flags.workbook, "workbook", "", "write an Azure Monitor workbook with the same sums to a `file`; it needs no telemetry")
@@ -227,7 +227,7 @@ func (f *telemetryFlags) ask(ctx context.Context, series *telemetry.Series) erro
 		return err
 	}
 	now := time.Now()
-	return w.Read(ctx, query, now.Add(-f.since), now, f.filter, series.Add)
+	return w.Read(ctx, query, now.Add(-f.period), now, f.filter, series.Add)
 }
 
 // write writes the report to the files that the flags name.

@@ -126,7 +126,7 @@ func closeSoon(ctx context.Context, close func(context.Context) error) error {
 
 // logFlags are the flags of `sluice autoscale log`.
 type logFlags struct {
-	within time.Duration
+	period time.Duration
 	limit  int
 	json   bool
 }
@@ -141,7 +141,7 @@ nothing too, and the outcome of each action.`,
 		Example: "  sluice autoscale log orders.yaml --since 1h\n  sluice autoscale log orders.yaml --json | jq 'select(.kind != \"hold\")'",
 		Args:    needs(1, 1, noAutoscaler),
 		RunE: a.runE(func(ctx context.Context, args []string) error {
-			if flags.within < 0 || flags.limit < 0 {
+			if flags.period < 0 || flags.limit < 0 {
 				return usage.Errorf("--since and --limit must not be negative")
 			}
 			return a.showDecisions(ctx, args[0], flags)
@@ -149,7 +149,7 @@ nothing too, and the outcome of each action.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&flags.json, "json", false, "write one line of JSON for each record")
-	f.DurationVar(&flags.within, "since", 0, "show only records of the last `duration`, such as 1h")
+	f.DurationVar(&flags.period, "since", 0, "show only records of the last `duration`, such as 1h")
 	f.IntVar(&flags.limit, "limit", 0, "show only the last `n` records")
 	return cmd
 }
@@ -165,8 +165,8 @@ func (a *app) showDecisions(ctx context.Context, path string, flags logFlags) (e
 	}
 	defer func() { err = errors.Join(err, done(ctx)) }()
 	var since time.Time
-	if flags.within > 0 {
-		since = time.Now().Add(-flags.within)
+	if flags.period > 0 {
+		since = time.Now().Add(-flags.period)
 	}
 	records, err := store.Records(ctx, c.Resource.Name, since, flags.limit)
 	if err != nil {

@@ -317,8 +317,8 @@ func (w *changesWorld) letters(stage string) []letter {
 	return list
 }
 
-// of is the event of a dead letter.
-func (w *changesWorld) of(l letter) *rowChange {
+// eventOf is the event of a dead letter.
+func (w *changesWorld) eventOf(l letter) *rowChange {
 	p, err := strconv.Atoi(l.Partition)
 	if err != nil {
 		w.t.Fatal(err)
@@ -333,7 +333,7 @@ func (w *changesWorld) redriveOneByOne() (n int) {
 	for _, stage := range []string{"updated", "skipped", "newest"} {
 		w.exec("DELETE FROM " + stage + " WHERE n = 0")
 		w.mended[stage] = true
-		letters := slices.DeleteFunc(w.letters(stage), func(l letter) bool { return !w.of(l).refused || w.of(l).shared })
+		letters := slices.DeleteFunc(w.letters(stage), func(l letter) bool { return !w.eventOf(l).refused || w.eventOf(l).shared })
 		w.random.Shuffle(len(letters), func(i, j int) { letters[i], letters[j] = letters[j], letters[i] })
 		for _, l := range letters[:min(len(letters), 8)] {
 			args := []string{"deadletters", "retry", "--config", w.files[1], "--stage", stage, fmt.Sprint(l.ID)}
@@ -348,7 +348,7 @@ func (w *changesWorld) redriveOneByOne() (n int) {
 				code, _, _ := invoke(w.t, "", w.env, args...)
 				return code == 0 || !slices.ContainsFunc(w.letters(stage), func(left letter) bool { return left.ID == l.ID })
 			})
-			w.redriven[stage] = append(w.redriven[stage], w.of(l))
+			w.redriven[stage] = append(w.redriven[stage], w.eventOf(l))
 			n++
 		}
 	}
@@ -421,7 +421,7 @@ func (w *changesWorld) checkLetters(stage string) (suspects map[string]bool) {
 	suspects = map[string]bool{}
 	dead := map[*rowChange]bool{}
 	for _, l := range w.letters(stage) {
-		c := w.of(l)
+		c := w.eventOf(l)
 		dead[c] = true
 		if w.slow && strings.Contains(l.Error, "the process ended 3 times") && stage != "versions" {
 			suspects[c.id] = true

@@ -19,8 +19,8 @@ type examined struct {
 	Findings             []finding
 }
 
-// with are the findings of a check.
-func (e *examined) with(check string) (list []finding) {
+// findings are the findings of a check.
+func (e *examined) findings(check string) (list []finding) {
 	for _, f := range e.Findings {
 		if f.Check == check {
 			list = append(list, f)

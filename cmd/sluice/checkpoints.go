@@ -138,7 +138,7 @@ type setFlags struct {
 	json       bool
 	partitions []string
 	all        bool
-	to         string
+	start      string
 	force      bool
 	dryRun     bool
 }
@@ -172,10 +172,10 @@ sent a message twice, once before START and once after it, both can take effect.
 			if s.all == (len(s.partitions) > 0) {
 				return usage.Errorf("choose partitions: pass --partition P or --all")
 			}
-			if s.to == "" {
+			if s.start == "" {
 				return usage.Errorf("--to is missing: pass earliest, latest, a time, \"24h ago\", \"sequence N\" or \"offset O\"")
 			}
-			start, err := sluice.ParseStart(s.to)
+			start, err := sluice.ParseStart(s.start)
 			if err != nil {
 				return usage.Errorf("--to: %v", err)
 			}
@@ -190,7 +190,7 @@ sent a message twice, once before START and once after it, both can take effect.
 	f.BoolVar(&s.json, "json", false, "print JSON")
 	f.StringSliceVar(&s.partitions, "partition", nil, "a `partition`; can be repeated")
 	f.BoolVar(&s.all, "all", false, "all partitions")
-	f.StringVar(&s.to, "to", "", "`position` to read from")
+	f.StringVar(&s.start, "to", "", "`position` to read from")
 	f.BoolVar(&s.force, "force", false, "also if a partition has a live owner, which is fenced")
 	f.BoolVar(&s.dryRun, "dry-run", false, "print what would change, and change nothing")
 	_ = cmd.MarkFlagRequired("config")

@@ -18,14 +18,14 @@ import (
 type importFlags struct {
 	config string
 	stage  string
-	from   move.From
+	origin move.Origin
 	json   bool
 	force  bool
 	dryRun bool
 }
 
 // fromFlags are the flags that name where another consumer keeps its positions.
-func fromFlags(flags *pflag.FlagSet, f *move.From) {
+func fromFlags(flags *pflag.FlagSet, f *move.Origin) {
 	flags.StringVar(&f.Group, "from-group", "", "`name` of a consumer group of Kafka")
 	flags.StringVar(&f.Blob, "from-blob", "", "the `URL` of the container, https://ACCOUNT.blob.core.windows.net/CONTAINER")
 	flags.StringVar(&f.Prefix, "prefix", "", "`prefix` of the blobs' names in the container, such as FOLDER/")
@@ -83,8 +83,8 @@ runtime information, which can be seconds old.`,
   sluice checkpoints import --from-table env:OLD_DATABASE_URL --config flights.yaml --dry-run`,
 		Args: cobra.NoArgs,
 		RunE: a.runE(func(ctx context.Context, _ []string) error {
-			f.from.Active = f.force
-			source, err := f.from.Open()
+			f.origin.Active = f.force
+			source, err := f.origin.Open()
 			if err != nil {
 				return err
 			}
@@ -97,7 +97,7 @@ runtime information, which can be seconds old.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.config, "config", "", "the `PIPELINE.yaml` that gets the checkpoints")
 	stageFlag(flags, &f.stage)
-	fromFlags(flags, &f.from)
+	fromFlags(flags, &f.origin)
 	flags.BoolVar(&f.json, "json", false, "print JSON")
 	flags.BoolVar(&f.force, "force", false, "also if a partition has an owner or a checkpoint, or events are gone")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would change, and change nothing")

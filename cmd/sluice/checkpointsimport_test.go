@@ -215,7 +215,7 @@ func TestImportMistakes(t *testing.T) {
 	const secret = "c2VjcmV0c2VjcmV0"
 	env := environment(connection, databases["sqlite"](t))
 	for name, c := range map[string]struct {
-		from, storage string
+		blob, storage string
 		code          int
 		says          string
 	}{
@@ -229,7 +229,7 @@ func TestImportMistakes(t *testing.T) {
 		if c.storage != "" {
 			env = append(env, "AZURE_STORAGE_CONNECTION_STRING="+c.storage)
 		}
-		code, _, errs := invoke(t, "", env, "checkpoints", "import", "--from-blob", c.from, "--config", example(t))
+		code, _, errs := invoke(t, "", env, "checkpoints", "import", "--from-blob", c.blob, "--config", example(t))
 		if code != c.code || !strings.Contains(errs, c.says) || strings.Count(errs, "\n") != 1 || strings.Contains(errs, secret) {
 			t.Errorf("%s: exit code %d, %s", name, code, errs)
 		}

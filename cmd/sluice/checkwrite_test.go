@@ -52,7 +52,7 @@ func TestCheckWritePipeline(t *testing.T) {
 	code, out, stderr := invoke(t, dir, env, "check", config, "--write", "--send", "20", "--yes", "--json")
 	var report examined
 	decode(t, out, &report)
-	if code != 0 || report.Result != "warning" || len(report.with("removal")) > 0 || report.Counts["ok"] < 25 || len(report.with("db.atomic"))*len(report.with("hub.next"))*len(report.with("cosmos.etag")) != 1 {
+	if code != 0 || report.Result != "warning" || len(report.findings("removal")) > 0 || report.Counts["ok"] < 25 || len(report.findings("db.atomic"))*len(report.findings("hub.next"))*len(report.findings("cosmos.etag")) != 1 {
 		t.Errorf("exit code %d, report %+v, %s", code, report, stderr)
 	}
 	if list := names(t, dir); !slices.Equal(list, []string{"sluice-check.json"}) {
@@ -86,7 +86,7 @@ func TestCheckWriteInterrupted(t *testing.T) {
 	}
 	var report examined
 	decode(t, p.out.String(), &report)
-	if list := names(t, dir); len(list) > 0 || len(report.with("removal")) > 0 || report.Result != "undecided" {
+	if list := names(t, dir); len(list) > 0 || len(report.findings("removal")) > 0 || report.Result != "undecided" {
 		t.Errorf("files %v, report %+v", list, report)
 	}
 }
@@ -104,7 +104,7 @@ func TestCheckWriteMissingRight(t *testing.T) {
 	var report examined
 	decode(t, out, &report)
 	missing := 0
-	for _, r := range report.with("rights") {
+	for _, r := range report.findings("rights") {
 		if r.State != "ok" {
 			missing++
 			if !strings.Contains(r.Found, "may not send to the hub") || r.Next == "" {
@@ -187,7 +187,7 @@ func TestCheckWriteAutoscaler(t *testing.T) {
 				t.Errorf("%s is %q, want %q", name, got[name], want)
 			}
 		}
-		if code != 0 || report.File != "" || len(report.with("removal")) > 0 || !reads(instances, "1\n")() {
+		if code != 0 || report.File != "" || len(report.findings("removal")) > 0 || !reads(instances, "1\n")() {
 			t.Errorf("exit code %d, report %+v, %s", code, report, stderr)
 		}
 		text, err := os.ReadFile(filepath.Join(dir, "sluice-check.json"))

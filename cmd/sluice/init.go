@@ -99,7 +99,7 @@ func (a *app) initCommand() *cobra.Command {
 			if _, err := os.Lstat(args[0]); err == nil && !force {
 				return existsAlready(args[0])
 			}
-			if guessed.on() {
+			if guessed.enabled() {
 				return a.initGuessed(ctx, args[0], force, c, &guessed, address)
 			}
 			if err := writeNew(args[0], newfile.Text(pipelineName(args[0]), c), force); err != nil {

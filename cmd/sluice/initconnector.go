@@ -37,7 +37,7 @@ func (g *guessFlags) takeConnector(cmd *cobra.Command) error {
 		}
 	}
 	switch {
-	case f.Changed("from") && g.peek.from.Topic == "":
+	case f.Changed("from") && g.peek.source.Topic == "":
 		return usage.Errorf("--from goes with --from-topic")
 	case f.Changed("from") && g.sample != "":
 		return usage.Errorf("--sample and --from exclude each other")
@@ -46,7 +46,7 @@ func (g *guessFlags) takeConnector(cmd *cobra.Command) error {
 	case g.peek.limit < 1 || g.peek.limit > maxPeekLimit:
 		return usage.Errorf("--events %d: must be 1 to %d", g.peek.limit, maxPeekLimit)
 	}
-	if err := g.input.apply(cmd, &g.to); err != nil || !f.Changed("from") {
+	if err := g.input.apply(cmd, &g.destination); err != nil || !f.Changed("from") {
 		return err
 	}
 	return g.peek.checkLog(f, "from-hub", "from-topic")
@@ -63,7 +63,7 @@ func (a *app) initConnector(ctx context.Context, cmd *cobra.Command, path, from 
 	if err != nil {
 		return err
 	}
-	cfg := &connector.Config{Topic: flags.peek.from.Topic}
+	cfg := &connector.Config{Topic: flags.peek.source.Topic}
 	sampled := flags.sample != "" || cmd.Flags().Changed("from")
 	if n := len(sink.Topics()); sampled && cfg.Topic == "" && n > 1 {
 		return usage.Errorf("--sample has records of one topic, the connector reads %d: pass --from-topic NAME too", n)

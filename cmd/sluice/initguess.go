@@ -29,22 +29,22 @@ type guessFlags struct {
 	input         inputFlags
 	peek          peekFlags // the log
 
-	to      upload.Destination // how the sample is read
-	address string             // of the database, as --database has it
+	destination upload.Destination // how the sample is read
+	address     string             // of the database, as --database has it
 }
 
 // sampleEvents is how many events of a log are looked at by default.
 const sampleEvents = 1000
 
 func (g *guessFlags) add(f *pflag.FlagSet) {
-	from := &g.peek.from
+	from := &g.peek.source
 	from.Flag = "--from"
 	f.StringVar(&g.sample, "sample", "", "`file` of records to guess columns from, or - for standard input")
 	f.StringVar(&from.Hub, "from-hub", "", "`name` of a hub with events to guess columns from")
 	f.StringVar(&from.Topic, "from-topic", "", "`name` of a topic of Kafka with events to guess columns from")
 	f.StringVar(&from.Connection, "from", "", "`connection` string, address of Kafka, or env:NAME for one in an environment variable\n(default env:"+upload.EventHubVariable+")")
 	f.StringVar(&from.Namespace, "namespace", "", "`host` name of a namespace, to sign in with Entra ID instead of --from")
-	f.BoolVar(&from.WebSocket.On, "websocket", false, "connect over WebSockets on port 443")
+	f.BoolVar(&from.WebSocket.Enabled, "websocket", false, "connect over WebSockets on port 443")
 	f.StringVar(&from.WebSocket.Proxy, "proxy", "", "`URL` of a proxy for --websocket, or env:NAME (default that of HTTPS_PROXY)")
 	f.StringVar(&g.peek.group, "consumer-group", "", "`name` of the consumer group of the hub to read in, also in the file")
 	f.IntVar(&g.peek.limit, "events", sampleEvents, "`number` of events of --from-hub or --from-topic to look at")
@@ -52,10 +52,10 @@ func (g *guessFlags) add(f *pflag.FlagSet) {
 	g.input.add(f)
 }
 
-// on reports whether there are events to look at.
-func (g *guessFlags) on() bool { return g.sample != "" || g.fromLog() }
+// enabled reports whether there are events to look at.
+func (g *guessFlags) enabled() bool { return g.sample != "" || g.fromLog() }
 
-func (g *guessFlags) fromLog() bool { return g.peek.from.Hub+g.peek.from.Topic != "" }
+func (g *guessFlags) fromLog() bool { return g.peek.source.Hub+g.peek.source.Topic != "" }
 
 // sampleFlags go with --from-hub or --from-topic.
 var sampleFlags = []string{"from", "namespace", "websocket", "proxy", "consumer-group", "events"}
@@ -79,17 +79,17 @@ func (g *guessFlags) take(cmd *cobra.Command, given []string) (address string, e
 		}
 	}
 	switch {
-	case g.sample != "" && g.fromLog(), g.peek.from.Hub != "" && g.peek.from.Topic != "":
+	case g.sample != "" && g.fromLog(), g.peek.source.Hub != "" && g.peek.source.Topic != "":
 		return "", usage.Errorf("--sample, --from-hub and --from-topic exclude each other")
-	case !g.on() && g.table != "":
+	case !g.enabled() && g.table != "":
 		return "", usage.Errorf("--table goes with --sample, --from-hub or --from-topic")
-	case g.on() && *target != "" && *target != "insert":
+	case g.enabled() && *target != "" && *target != "insert":
 		return "", usage.Errorf("--target %s: columns are guessed for --target insert", *target)
 	case g.peek.limit < 1 || g.peek.limit > maxPeekLimit:
 		return "", usage.Errorf("--events %d: must be 1 to %d", g.peek.limit, maxPeekLimit)
 	}
 	if strings.Contains(*database, ":") {
-		if !g.on() {
+		if !g.enabled() {
 			return "", usage.Errorf("--database: an address goes with --sample, --from-hub or --from-topic; else write one of %s", strings.Join(newfile.Databases, ", "))
 		}
 		g.address = *database
@@ -97,18 +97,18 @@ func (g *guessFlags) take(cmd *cobra.Command, given []string) (address string, e
 			return "", err
 		}
 	}
-	if !g.on() {
+	if !g.enabled() {
 		return address, nil
 	}
 	*target = "insert"
-	if err := g.input.apply(cmd, &g.to); err != nil || !g.fromLog() {
+	if err := g.input.apply(cmd, &g.destination); err != nil || !g.fromLog() {
 		return address, err
 	}
 	if err := g.peek.checkLog(f, "from-hub", "from-topic"); err != nil {
 		return "", err
 	}
 	is := "eventhub"
-	if g.peek.from.IsKafka() {
+	if g.peek.source.IsKafka() {
 		is = "kafka"
 	}
 	if *source != "" && *source != is {
@@ -205,7 +205,7 @@ func (g *guessFlags) database(inFile string) (address string, lookup func(string
 // samples returns the events to look at, and fills in the log that they are of.
 func (a *app) samples(ctx context.Context, flags *guessFlags, c *newfile.Choice, read *atomic.Int64) (guess.Samples, error) {
 	if flags.sample != "" {
-		file, err := guess.OpenFile(flags.sample, os.Stdin, &flags.to.Input)
+		file, err := guess.OpenFile(flags.sample, os.Stdin, &flags.destination.Input)
 		if err == nil {
 			file.Read = func(n int) { read.Store(int64(n)) }
 		}
@@ -229,7 +229,7 @@ func (a *app) samples(ctx context.Context, flags *guessFlags, c *newfile.Choice,
 		return nil, fmt.Errorf("%s has no events: send some first, or pass --sample FILE", samples.Name)
 	}
 	name := strings.TrimPrefix(samples.Name, log.Noun+" ")
-	known, err := flags.peek.from.InFile(name)
+	known, err := flags.peek.source.InFile(name)
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +243,7 @@ func (a *app) samples(ctx context.Context, flags *guessFlags, c *newfile.Choice,
 // reportGuess says what was guessed, what became of the samples, and what is next.
 func (a *app) reportGuess(path string, g *guess.Guess, tried *guess.Tried, samples guess.Samples, variables []string) error {
 	width := term.Columns(os.Stdout)
-	fmt.Fprintf(a.out, "Looked at %s.\n", samples.About())
+	fmt.Fprintf(a.out, "Looked at %s.\n", samples.Description())
 	if f, ok := samples.(*guess.File); ok && f.Rejected > 0 {
 		fmt.Fprintf(a.out, "%s are no records: %v\n", humanize.Count(f.Rejected), f.Why)
 	}

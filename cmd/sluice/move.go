@@ -17,10 +17,10 @@ import (
 
 type moveFlags struct {
 	config, stage   string
-	from            move.From
+	origin          move.Origin
 	back            bool
 	toGroup, toBlob string
-	within, every   time.Duration
+	limit, every    time.Duration
 	apply, force    bool
 	json            bool
 	report          string
@@ -77,12 +77,12 @@ processor, or a group of Kafka. The pipeline must have stopped. Its open dead le
 	flags := cmd.Flags()
 	flags.StringVar(&f.config, "config", "", "the `PIPELINE.yaml` of this pipeline")
 	stageFlag(flags, &f.stage)
-	fromFlags(flags, &f.from)
-	flags.StringVar(&f.from.DeadLetters, "dead-letters-table", azurecheckpoints.PublishedDeadLetters, "with --from-table: `name` of the table of dead letters, or none")
+	fromFlags(flags, &f.origin)
+	flags.StringVar(&f.origin.DeadLetters, "dead-letters-table", azurecheckpoints.PublishedDeadLetters, "with --from-table: `name` of the table of dead letters, or none")
 	flags.BoolVar(&f.back, "back", false, "move from the pipeline to the other consumer")
 	flags.StringVar(&f.toGroup, "to-group", "", "with --back: `name` of the consumer group of Kafka")
 	flags.StringVar(&f.toBlob, "to-blob", "", "with --back: the `URL` of the container")
-	flags.DurationVar(&f.within, "within", 0, "wait so `long` until the other consumer has stopped (default not at all)")
+	flags.DurationVar(&f.limit, "within", 0, "wait so `long` until the other consumer has stopped (default not at all)")
 	flags.DurationVar(&f.every, "every", 5*time.Second, "`time` between two looks at the other consumer")
 	flags.BoolVar(&f.apply, "apply", false, "change what is reported")
 	flags.BoolVar(&f.force, "force", false, "also if a consumer still reads, a checkpoint is replaced by an earlier one, or events are gone")
@@ -93,9 +93,9 @@ processor, or a group of Kafka. The pipeline must have stopped. Its open dead le
 }
 
 func (f *moveFlags) check() error {
-	from := f.from.Group + f.from.Blob + f.from.Database
+	from := f.origin.Group + f.origin.Blob + f.origin.Database
 	switch {
-	case f.back && (from != "" || f.within != 0):
+	case f.back && (from != "" || f.limit != 0):
 		return usage.Errorf("--back goes with --to-group or --to-blob, not with --from-group, --from-blob, --from-table or --within")
 	case f.back && (f.toGroup == "") == (f.toBlob == ""):
 		return usage.Errorf("name where the other consumer reads its checkpoints: --to-group GROUP or --to-blob CONTAINER-URL")
@@ -103,16 +103,16 @@ func (f *moveFlags) check() error {
 		return usage.Errorf("--to-group and --to-blob go with --back")
 	case f.every < 100*time.Millisecond || f.every > maxLook:
 		return usage.Errorf("--every %v: must be 100ms to %v", f.every, maxLook)
-	case f.within < 0:
-		return usage.Errorf("--within %v: must not be negative", f.within)
+	case f.limit < 0:
+		return usage.Errorf("--within %v: must not be negative", f.limit)
 	}
 	return nil
 }
 
 // moveHere moves from another consumer to the pipeline.
 func (a *app) moveHere(ctx context.Context, f *moveFlags) error {
-	f.from.Active = true
-	source, err := f.from.Open()
+	f.origin.Active = true
+	source, err := f.origin.Open()
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (a *app) moveHere(ctx context.Context, f *moveFlags) error {
 		effects := move.NewEffects(p)
 		defer effects.Close()
 		parker, _ := t.DeadLetters.(move.Parker)
-		m := &move.Mover{Table: t, Source: source, Parker: parker, Effects: effects, Every: f.every, Within: f.within, Apply: f.apply, Force: f.force, Log: a.log.Info}
+		m := &move.Mover{Table: t, Source: source, Parker: parker, Effects: effects, Every: f.every, Limit: f.limit, Apply: f.apply, Force: f.force, Log: a.log.Info}
 		report, err := m.Run(ctx)
 		return a.keep(f, report, err)
 	})

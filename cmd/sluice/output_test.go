@@ -53,7 +53,7 @@ func TestOutputEscapesControls(t *testing.T) {
 		},
 	} {
 		var got bytes.Buffer
-		if err := print(&output{to: &got}); err != nil {
+		if err := print(&output{writer: &got}); err != nil {
 			t.Fatal(err)
 		}
 		wantText(t, name, got.String())

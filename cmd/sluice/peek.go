@@ -51,7 +51,7 @@ body_base64; decode_error says why it is as it was sent.`
 
 type peekFlags struct {
 	config, stage string
-	from          upload.Destination
+	source        upload.Destination
 	group         string
 	partitions    []string
 	start         string
@@ -71,7 +71,7 @@ const (
 )
 
 func (a *app) peek() *cobra.Command {
-	flags := peekFlags{from: upload.Destination{Flag: "--from"}}
+	flags := peekFlags{source: upload.Destination{Flag: "--from"}}
 	var cmd *cobra.Command
 	cmd = &cobra.Command{
 		Use:   "peek {PIPELINE.yaml [STAGE] | --hub NAME | --topic NAME}",
@@ -96,12 +96,12 @@ func (a *app) peek() *cobra.Command {
 	f := cmd.Flags()
 	configFlag(f, &flags.config)
 	stageFlag(f, &flags.stage)
-	f.StringVar(&flags.from.Connection, "from", "", "`connection` string, address of Kafka, or env:NAME for one in an environment variable\n(default env:"+upload.EventHubVariable+")")
-	f.StringVar(&flags.from.Namespace, "namespace", "", "`host` name of a namespace, to sign in with Entra ID instead of --from")
-	f.BoolVar(&flags.from.WebSocket.On, "websocket", false, "connect over WebSockets on port 443")
-	f.StringVar(&flags.from.WebSocket.Proxy, "proxy", "", "`URL` of a proxy for --websocket, or env:NAME (default that of HTTPS_PROXY)")
-	f.StringVar(&flags.from.Hub, "hub", "", "`name` of the hub (default the connection string's EntityPath)")
-	f.StringVar(&flags.from.Topic, "topic", "", "`name` of the topic of Kafka")
+	f.StringVar(&flags.source.Connection, "from", "", "`connection` string, address of Kafka, or env:NAME for one in an environment variable\n(default env:"+upload.EventHubVariable+")")
+	f.StringVar(&flags.source.Namespace, "namespace", "", "`host` name of a namespace, to sign in with Entra ID instead of --from")
+	f.BoolVar(&flags.source.WebSocket.Enabled, "websocket", false, "connect over WebSockets on port 443")
+	f.StringVar(&flags.source.WebSocket.Proxy, "proxy", "", "`URL` of a proxy for --websocket, or env:NAME (default that of HTTPS_PROXY)")
+	f.StringVar(&flags.source.Hub, "hub", "", "`name` of the hub (default the connection string's EntityPath)")
+	f.StringVar(&flags.source.Topic, "topic", "", "`name` of the topic of Kafka")
 	f.StringVar(&flags.group, "consumer-group", "", "`name` of the consumer group of the hub to read in")
 	f.StringSliceVar(&flags.partitions, "partition", nil, "a `partition`; can be repeated (default all)")
 	f.StringVar(&flags.start, "start", "", "`position` of the first event (default: the newest events are shown)")
@@ -170,24 +170,24 @@ func (p *peekFlags) checkLog(f *pflag.FlagSet, hub, topic string) error {
 		}
 	}
 	if f.Changed("namespace") {
-		if p.from.Connection != "" {
+		if p.source.Connection != "" {
 			return usage.Errorf("--from and --namespace exclude each other: a connection string holds the namespace and its key")
 		}
-		if err := upload.CheckNamespace(p.from.Namespace); err != nil {
+		if err := upload.CheckNamespace(p.source.Namespace); err != nil {
 			return err
 		}
 	}
 	switch {
-	case p.from.Hub != "" && p.from.Topic != "":
+	case p.source.Hub != "" && p.source.Topic != "":
 		return usage.Errorf("--%s and --%s exclude each other", hub, topic)
-	case p.from.Topic != "" && !p.from.IsKafka():
+	case p.source.Topic != "" && !p.source.IsKafka():
 		return usage.Errorf("--%s is of Kafka: pass its address in --from, like kafka://127.0.0.1:9092; for an event hub pass --%s", topic, hub)
-	case p.from.Hub != "" && p.from.IsKafka():
+	case p.source.Hub != "" && p.source.IsKafka():
 		return usage.Errorf("--%s is of Event Hubs: for a topic of Kafka pass --%s", hub, topic)
-	case p.from.WebSocket.On && p.from.IsKafka():
+	case p.source.WebSocket.Enabled && p.source.IsKafka():
 		return usage.Errorf("--websocket: Kafka has no WebSockets")
 	}
-	return p.from.WebSocket.Check()
+	return p.source.WebSocket.Check()
 }
 
 // open returns the log, and how its bodies are decoded: nil without a file.
@@ -200,12 +200,12 @@ func (p *peekFlags) open(ctx context.Context) (*peek.Log, pipeline.System, *peek
 		log, err := p.openStage(stage)
 		return log, stage.System, &peek.Decoder{Pipeline: stage}, err
 	}
-	open, err := p.from.Logs(ctx)
+	open, err := p.source.Logs(ctx)
 	if err != nil {
 		return nil, "", nil, err
 	}
 	system := pipeline.EventHubs
-	if p.from.IsKafka() {
+	if p.source.IsKafka() {
 		system = pipeline.Kafka
 	}
 	log := &peek.Log{Noun: system.Noun(), Groups: []string{flights.AuditGroup}}

@@ -21,10 +21,10 @@ import (
 
 type retryFlags struct {
 	selectFlags
-	at     string
-	after  time.Duration
+	time   string
+	delay  time.Duration
 	noWait bool
-	within time.Duration
+	limit  time.Duration
 }
 
 func (a *app) deadLettersRetry() *cobra.Command {
@@ -88,30 +88,30 @@ always only marked: this command cannot apply them, the program does.
 	}
 	r.add(cmd)
 	f := cmd.Flags()
-	f.StringVar(&r.at, "at", "", "retry at this `time`, such as 2026-01-31T08:00:00Z")
-	f.DurationVar(&r.after, "after", 0, "retry after this `duration`, such as 90m")
+	f.StringVar(&r.time, "at", "", "retry at this `time`, such as 2026-01-31T08:00:00Z")
+	f.DurationVar(&r.delay, "after", 0, "retry after this `duration`, such as 90m")
 	f.BoolVar(&r.noWait, "no-wait", false, "only mark: the owners of the partitions retry")
-	f.DurationVar(&r.within, "within", 10*time.Minute, "fail if some still wait after this `duration`; they stay marked")
+	f.DurationVar(&r.limit, "within", 10*time.Minute, "fail if some still wait after this `duration`; they stay marked")
 	return cmd
 }
 
 // moment is the time of the retry; the zero time is now.
 func (r *retryFlags) moment(now time.Time) (time.Time, error) {
 	switch {
-	case r.within <= 0:
-		return time.Time{}, usage.Errorf("--within %v: must be positive", r.within)
-	case r.at != "" && r.after != 0:
+	case r.limit <= 0:
+		return time.Time{}, usage.Errorf("--within %v: must be positive", r.limit)
+	case r.time != "" && r.delay != 0:
 		return time.Time{}, usage.Errorf("--at and --after exclude each other")
-	case r.after < 0:
-		return time.Time{}, usage.Errorf("--after %v: must be positive", r.after)
-	case r.after > 0:
-		return now.Add(r.after), nil
-	case r.at == "":
+	case r.delay < 0:
+		return time.Time{}, usage.Errorf("--after %v: must be positive", r.delay)
+	case r.delay > 0:
+		return now.Add(r.delay), nil
+	case r.time == "":
 		return time.Time{}, nil
 	}
-	t, err := time.Parse(time.RFC3339, r.at)
+	t, err := time.Parse(time.RFC3339, r.time)
 	if err != nil {
-		return t, usage.Errorf("--at %s: write a time such as 2026-01-31T08:00:00Z", r.at)
+		return t, usage.Errorf("--at %s: write a time such as 2026-01-31T08:00:00Z", r.time)
 	}
 	return t, nil
 }
@@ -149,7 +149,7 @@ func pace(so *deadletters.Outcome, took time.Duration) (perSecond int, left time
 
 // follow waits for the retries and reports them.
 func (a *app) follow(ctx context.Context, r *retryFlags, d *deadletters.Admin, letters []sluice.DeadLetter) error {
-	ctx, cancel := context.WithTimeout(ctx, r.within)
+	ctx, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
 	var mu sync.Mutex
 	var latest deadletters.Outcome
@@ -192,7 +192,7 @@ func (a *app) follow(ctx context.Context, r *retryFlags, d *deadletters.Admin, l
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
 		return fmt.Errorf("%s after %v: see which processes own the partitions with `sluice checkpoints list`",
-			humanize.Plural(len(so.Waiting), "dead letter still waits", "dead letters still wait"), r.within)
+			humanize.Plural(len(so.Waiting), "dead letter still waits", "dead letters still wait"), r.limit)
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return errors.New("interrupted: dead letters that still wait stay marked")
 	case err != nil:

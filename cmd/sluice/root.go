@@ -35,7 +35,7 @@ type app struct {
 }
 
 func execute(ctx context.Context, args []string) int {
-	out := &output{to: os.Stdout}
+	out := &output{writer: os.Stdout}
 	a := &app{out: out, screen: term.NewScreen(os.Stderr)}
 	a.log = slog.New(slog.NewTextHandler(a.screen, nil))
 	root := a.root()
@@ -95,7 +95,7 @@ func plainFlagError(_ *cobra.Command, err error) error {
 // characters are escaped, see [term.Escape]. A command fails if its results cannot be
 // written.
 type output struct {
-	to io.Writer
+	writer io.Writer
 
 	mu   sync.Mutex
 	rest []byte // the beginning of a character
@@ -107,7 +107,7 @@ func (o *output) Write(text []byte) (int, error) {
 	defer o.mu.Unlock()
 	whole := append(o.rest, text...)
 	n := len(whole) - term.Unfinished(whole)
-	_, err := o.to.Write(term.Escape(nil, whole[:n]))
+	_, err := o.writer.Write(term.Escape(nil, whole[:n]))
 	o.rest = slices.Clone(whole[n:])
 	if err != nil {
 		o.err = cmp.Or(o.err, err)

@@ -22,7 +22,7 @@ type runFlags struct {
 	config        string
 	stage         string
 	untilCaughtUp bool
-	within        time.Duration
+	limit         time.Duration
 	stopTimeout   time.Duration
 	history       string
 	web           webFlags
@@ -46,7 +46,7 @@ stages are stopped gracefully.`,
 			if err != nil {
 				return err
 			}
-			if flags.within <= 0 || flags.stopTimeout <= 0 {
+			if flags.limit <= 0 || flags.stopTimeout <= 0 {
 				return usage.Errorf("--within and --stop-timeout must be positive")
 			}
 			return a.runPipeline(ctx, path, flags)
@@ -56,7 +56,7 @@ stages are stopped gracefully.`,
 	configFlag(f, &flags.config)
 	stageFlag(f, &flags.stage)
 	f.BoolVar(&flags.untilCaughtUp, "until-caught-up", false, "exit once the checkpoints of all partitions, also of those that other processes own, have reached the present end of the hub and the dead letters are copied (dead_letters.copy_to), stage after stage; this process must own all partitions of a stage in memory")
-	f.DurationVar(&flags.within, "within", 10*time.Minute, "with --until-caught-up: fail after this `duration`")
+	f.DurationVar(&flags.limit, "within", 10*time.Minute, "with --until-caught-up: fail after this `duration`")
 	f.DurationVar(&flags.stopTimeout, "stop-timeout", 20*time.Second, "`duration` of a graceful stop; then batches in progress are cancelled, and the process exits within 9s more. Keep the sum of both below the time after which it is killed, 30s in Kubernetes")
 	f.StringVar(&flags.history, "history", "", "append each claim and commit to a `file`, one line of JSON each, for audits and tests")
 	flags.web.add(f)
@@ -109,9 +109,9 @@ func (a *app) runPipeline(ctx context.Context, path string, flags runFlags) (err
 	}
 	cfg := &pipelines.RunConfig{StopTimeout: flags.stopTimeout, Log: a.log}
 	if flags.untilCaughtUp {
-		cfg.Until = func(ctx context.Context) error {
+		cfg.Wait = func(ctx context.Context) error {
 			defer begin()
-			return all.WaitCaughtUp(ctx, flags.within)
+			return all.WaitCaughtUp(ctx, flags.limit)
 		}
 	}
 	err = progress.ShowDuring(ctx, a.screen, func() error { return pipelines.Run(ctx, interrupted, consumer, cfg) }, all.Stages()...)

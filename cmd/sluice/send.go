@@ -87,7 +87,7 @@ func (a *app) send() *cobra.Command {
 		}
 		ctx, stop := term.UntilInterrupted(ctx)
 		defer stop()
-		u := &upload.Uploader{To: &to, Rate: rate, Out: a.out, Screen: a.screen, Log: a.log, Report: report.file(), Resume: report.resume != ""}
+		u := &upload.Uploader{Destination: &to, Rate: rate, Out: a.out, Screen: a.screen, Log: a.log, Report: report.file(), Resume: report.resume != ""}
 		switch {
 		case generated.Count > 0:
 			return u.Generated(ctx, &generated)
@@ -108,7 +108,7 @@ func (a *app) send() *cobra.Command {
 func addDestination(f *pflag.FlagSet, d *upload.Destination) {
 	f.StringVar(&d.Connection, "to", "", "`connection` string, address of Kafka, or env:NAME for one in an environment variable\n(default env:"+upload.EventHubVariable+", for queues and topics env:"+upload.ServiceBusVariable+")")
 	f.StringVar(&d.Namespace, "namespace", "", "`host` name of a namespace, such as contoso.servicebus.windows.net, to sign in with Entra ID instead of --to")
-	f.BoolVar(&d.WebSocket.On, "websocket", false, "connect over WebSockets on port 443, for networks that allow only HTTPS")
+	f.BoolVar(&d.WebSocket.Enabled, "websocket", false, "connect over WebSockets on port 443, for networks that allow only HTTPS")
 	f.StringVar(&d.WebSocket.Proxy, "proxy", "", "`URL` of a proxy for --websocket, or env:NAME for one with a password in an environment variable\n(default that of HTTPS_PROXY)")
 	f.StringVar(&d.Hub, "hub", "", "`name` of the hub (default the connection string's EntityPath)")
 	f.StringVar(&d.Queue, "queue", "", "`name` of a Service Bus queue")
@@ -199,7 +199,7 @@ func checkDestination(cmd *cobra.Command, d *upload.Destination) error {
 	case d.SessionField != "" && d.KeyField != "":
 		return usage.Errorf("--key-field and --session-field exclude each other: a session id is the partition key too")
 	}
-	if d.WebSocket.On && d.IsKafka() {
+	if d.WebSocket.Enabled && d.IsKafka() {
 		return usage.Errorf("--websocket: Kafka has no WebSockets")
 	}
 	if err := d.WebSocket.Check(); err != nil {

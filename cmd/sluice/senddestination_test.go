@@ -166,8 +166,8 @@ func TestSendToWrongPlaces(t *testing.T) {
 	_, right := serveBus(t, emulator.Key{Name: "app", Secret: secret}, emulator.Key{Name: "reader", Secret: secret, Rights: emulator.Listen})
 	file := writeLines(t, []string{"{}"})
 	for name, c := range map[string]struct {
-		to, queue string
-		want      []string
+		destination, queue string
+		want               []string
 	}{
 		"unknown queue": {right, "odrers", []string{"queue odrers: not found"}},
 		"wrong key":     {strings.Replace(right, secret, "d3Jvbmc=", 1), "orders", []string{"queue orders: not authorised"}},
@@ -175,7 +175,7 @@ func TestSendToWrongPlaces(t *testing.T) {
 		"nobody there":  {"Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=app;SharedAccessKey=" + secret + ";UseDevelopmentEmulator=true", "orders", []string{"queue orders", "connection refused"}},
 		"mangled":       {"Endpoint=sb://x;SharedAccessKey=" + secret, "orders", []string{"connection string: not understood"}},
 	} {
-		code, out, errs := invoke(t, "", nil, "send", "--to", c.to, "--queue", c.queue, file)
+		code, out, errs := invoke(t, "", nil, "send", "--to", c.destination, "--queue", c.queue, file)
 		if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || strings.Contains(errs, secret) {
 			t.Errorf("%s: exit code %d: %s%s", name, code, out, errs)
 		}

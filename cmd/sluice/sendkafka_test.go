@@ -198,9 +198,9 @@ func TestSendToWrongKafka(t *testing.T) {
 		return []string{"KAFKA_SASL=" + mechanism, "KAFKA_USER=" + user, "KAFKA_PASSWORD=" + password}
 	}
 	for name, c := range map[string]struct {
-		to, topic string
-		env       []string
-		want      []string
+		destination, topic string
+		env                []string
+		want               []string
 	}{
 		"unknown topic":  {open, "fligths", nil, []string{"topic fligths: not found", "--create N"}},
 		"nobody there":   {"kafka://127.0.0.1:1", "flights", nil, []string{"topic flights", "connection refused", "check the addresses of the brokers, and whether they run"}},
@@ -209,7 +209,7 @@ func TestSendToWrongKafka(t *testing.T) {
 		"may not create": {closed, "other --create 2", login("scram-sha-256", "reader", secret), []string{"create topic other: not authorised"}},
 		"no CA":          {"kafka+tls" + strings.TrimPrefix(open, "kafka"), "flights", []string{"KAFKA_CA_FILE=/nowhere"}, []string{"KAFKA_CA_FILE", "no such file"}},
 	} {
-		code, out, errs := invoke(t, "", c.env, slices.Concat([]string{"send", "--to", c.to, file, "--topic"}, strings.Fields(c.topic))...)
+		code, out, errs := invoke(t, "", c.env, slices.Concat([]string{"send", "--to", c.destination, file, "--topic"}, strings.Fields(c.topic))...)
 		if code != 1 || strings.Count(errs, "\n") != 1 || strings.Contains(errs, secret) || strings.Contains(errs, "hunter2") {
 			t.Errorf("%s: exit code %d: %s%s", name, code, out, errs)
 		}

@@ -55,8 +55,8 @@ func TestSendToBroker(t *testing.T) {
 	file := writeLines(t, customers(n))
 
 	for name, way := range map[string]struct {
-		to  string
-		env []string
+		destination string
+		env         []string
 	}{
 		"plain":         {plain, nil},
 		"TLS":           {to("kafka+tls", kafkatest.TLS), []string{ca}},
@@ -69,16 +69,16 @@ func TestSendToBroker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			topic := "send-" + strings.ReplaceAll(name, " ", "-")
-			must(t, "", way.env, "send", "--to", way.to, "--topic", topic, "--create", "3", "--key-field", "customer", file)
+			must(t, "", way.env, "send", "--to", way.destination, "--topic", topic, "--create", "3", "--key-field", "customer", file)
 			checkSent(t, recordsOf(t, c.Brokers(), topic), n, partitions)
 		})
 	}
 
 	topic := c.Topic(t, 1)
 	for name, way := range map[string]struct {
-		to, topic string
-		env       []string
-		want      []string
+		destination, topic string
+		env                []string
+		want               []string
 	}{
 		"unknown topic":      {plain, "fligths", nil, []string{"topic fligths: not found", "pass --create N"}},
 		"no such name":       {plain, "fli/ghts", nil, []string{"no topic can have this name"}},
@@ -94,7 +94,7 @@ func TestSendToBroker(t *testing.T) {
 		"mechanism unwanted": {plain, topic, login("plain", c.Password()), []string{"the broker expects no authentication at this port"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, _, errs := invoke(t, "", way.env, slices.Concat([]string{"send", "--to", way.to, "--topic", way.topic, file})...)
+			code, _, errs := invoke(t, "", way.env, slices.Concat([]string{"send", "--to", way.destination, "--topic", way.topic, file})...)
 			if code != 1 || strings.Count(errs, "\n") != 1 || strings.Contains(errs, c.Password()) || strings.Contains(errs, "hunter2") {
 				t.Errorf("exit code %d: %s", code, errs)
 			}

@@ -304,7 +304,7 @@ func TestStagesInOneProcess(t *testing.T) {
 		t.Errorf("the table is %v, want %v", got, want)
 	}
 	clean := "msg=stopped stage=clean events=3000 dead_letters=3 redriven=0 written=2997 retries="
-	if !asazure.On { // a busy hub refuses messages at random
+	if !asazure.Enabled { // a busy hub refuses messages at random
 		clean += "0\n"
 	}
 	for _, part := range []string{

@@ -44,7 +44,7 @@ dead_letter, or another kind of target; rows has the values, without those that 
 type tryFlags struct {
 	peek            peekFlags // the log, and which events
 	sample          string
-	to              upload.Destination // how the sample is read
+	destination     upload.Destination // how the sample is read
 	input           inputFlags
 	rows            int
 	failed, json    bool
@@ -109,15 +109,15 @@ func (t *tryFlags) take(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	for _, names := range []struct {
-		with bool
-		list []string
-		text string
+		refused bool
+		list    []string
+		text    string
 	}{
 		{t.sample != "", []string{"partition", "start", "consumer-group"}, "is for events of the log: leave out --sample"},
 		{t.sample == "", []string{"encoding", "delimiter", "decoded"}, "goes with --sample"},
 		{t.json || t.failed, []string{"rows"}, "is for the summary: leave out --json and --failed"},
 	} {
-		if i := slices.IndexFunc(names.list, f.Changed); names.with && i >= 0 {
+		if i := slices.IndexFunc(names.list, f.Changed); names.refused && i >= 0 {
 			return usage.Errorf("--%s %s", names.list[i], names.text)
 		}
 	}
@@ -137,7 +137,7 @@ func (t *tryFlags) take(cmd *cobra.Command, args []string) error {
 		return usage.Errorf("--rows %d: must be 0 to %d", t.rows, maxRows)
 	}
 	p.scan, p.limitGiven = maxScan, true
-	return t.input.apply(cmd, &t.to)
+	return t.input.apply(cmd, &t.destination)
 }
 
 func (a *app) runTry(ctx context.Context, flags *tryFlags) error {
@@ -270,7 +270,7 @@ func (t *tryRun) each(ctx context.Context) (from string, err error) {
 var errEnough = errors.New("enough events")
 
 func (t *tryRun) eachOfFile(ctx context.Context, read *atomic.Int64) (string, error) {
-	file, err := guess.OpenFile(t.sample, os.Stdin, &t.to.Input)
+	file, err := guess.OpenFile(t.sample, os.Stdin, &t.destination.Input)
 	if err != nil {
 		return "", err
 	}
@@ -283,12 +283,12 @@ func (t *tryRun) eachOfFile(ctx context.Context, read *atomic.Int64) (string, er
 		e, is := record, file.Whole
 		if !is {
 			if e, is, err = pipeline.ParseSample(record.Body, t.stage.System); err != nil {
-				return fmt.Errorf("%s: %w", file.At, err)
+				return fmt.Errorf("%s: %w", file.Place, err)
 			}
 		}
 		s := &trial.Sample{Event: e}
 		if !is {
-			e.Sequence, s.Place = record.Sequence+1, file.At.String()
+			e.Sequence, s.Place = record.Sequence+1, file.Place.String()
 			e.ContentType, e.Enqueued = record.ContentType, record.Enqueued
 		}
 		return t.one(ctx, s)

@@ -20,10 +20,10 @@ const maxPrealloc = 32
 // so that callers check err once, at the end. It never reads past buf, and allocates at most a
 // small multiple of its length.
 type decoder struct {
-	buf   []byte
-	off   int
-	depth int
-	err   *Error
+	buf    []byte
+	offset int
+	depth  int
+	err    *Error
 	// tooDeep is set if err is that values nest too deep.
 	tooDeep bool
 	// received is set for a [Reader].
@@ -37,15 +37,15 @@ func (d *decoder) fail(format string, args ...any) {
 }
 
 // rest is what hasn't been read.
-func (d *decoder) rest() []byte { return d.buf[d.off:] }
+func (d *decoder) rest() []byte { return d.buf[d.offset:] }
 
 func (d *decoder) take(n int) []byte {
-	if d.err != nil || n < 0 || n > len(d.buf)-d.off {
-		d.fail("value of %d bytes ends after %d", n, len(d.buf)-d.off)
+	if d.err != nil || n < 0 || n > len(d.buf)-d.offset {
+		d.fail("value of %d bytes ends after %d", n, len(d.buf)-d.offset)
 		return nil
 	}
-	b := d.buf[d.off : d.off+n : d.off+n]
-	d.off += n
+	b := d.buf[d.offset : d.offset+n : d.offset+n]
+	d.offset += n
 	return b
 }
 
@@ -87,18 +87,18 @@ func (d *decoder) constructor() byte {
 
 // peek returns the format code of the next value, without reading it.
 func (d *decoder) peek() byte {
-	if d.err != nil || d.off >= len(d.buf) {
+	if d.err != nil || d.offset >= len(d.buf) {
 		d.fail("a value is missing at the end")
 		return 0xff
 	}
-	return d.buf[d.off]
+	return d.buf[d.offset]
 }
 
 // size32 reads a 32-bit size that must lie within the input.
 func (d *decoder) size32() int {
 	n := d.u32()
 	if n > math.MaxInt32 {
-		d.fail("value of %d bytes ends after %d", n, len(d.buf)-d.off)
+		d.fail("value of %d bytes ends after %d", n, len(d.buf)-d.offset)
 		return 0
 	}
 	return int(n)
@@ -112,31 +112,31 @@ func (d *decoder) compound(code byte) (end, count int) {
 	switch code {
 	case codeList8, codeMap8, codeArray8:
 		n := int(d.u8())
-		end = d.off + n
+		end = d.offset + n
 		count = int(d.u8())
 	default:
 		n := d.size32()
-		end = d.off + n
+		end = d.offset + n
 		count = d.size32()
 	}
 	switch {
 	case d.err != nil:
-		return d.off, 0
-	case end < d.off || end > len(d.buf):
+		return d.offset, 0
+	case end < d.offset || end > len(d.buf):
 		d.fail("compound value ends beyond its frame")
-	case count > end-d.off:
-		d.fail("compound value of %d elements in %d bytes", count, end-d.off)
+	case count > end-d.offset:
+		d.fail("compound value of %d elements in %d bytes", count, end-d.offset)
 	}
 	if d.err != nil {
-		return d.off, 0
+		return d.offset, 0
 	}
 	return end, count
 }
 
 // closeCompound checks that the elements filled the compound exactly.
 func (d *decoder) closeCompound(end int) {
-	if d.err == nil && d.off != end {
-		d.fail("compound value ends %d bytes off its declared size", d.off-end)
+	if d.err == nil && d.offset != end {
+		d.fail("compound value ends %d bytes off its declared size", d.offset-end)
 	}
 }
 
@@ -260,9 +260,9 @@ func (d *decoder) nested(code byte) any {
 		d.closeCompound(end)
 		return m
 	case codeArray8, codeArray32:
-		start := d.off - 1
+		start := d.offset - 1
 		d.skipOf(code)
-		return Array(d.buf[start:d.off])
+		return Array(d.buf[start:d.offset])
 	}
 	d.fail("unknown format code %#02x", code)
 	return nil

@@ -13,13 +13,13 @@ func (d *decoder) openFields() fields {
 	code := d.constructor()
 	switch code {
 	case codeList0:
-		return fields{decoder: d, end: d.off}
+		return fields{decoder: d, end: d.offset}
 	case codeList8, codeList32:
 		end, n := d.compound(code)
 		return fields{decoder: d, left: n, end: end}
 	}
 	d.fail("a composite value must be a list, not format code %#02x", code)
-	return fields{decoder: d, end: d.off}
+	return fields{decoder: d, end: d.offset}
 }
 
 // close skips the remaining fields, and checks that the list has its declared size.
@@ -209,7 +209,7 @@ func (f *fields) described(names map[string]byte) (desc byte, inner fields, ok b
 		f.mismatch(code, "a described value")
 		return 0, fields{}, false
 	}
-	f.off--
+	f.offset--
 	desc = f.descriptor(names)
 	inner = f.openFields()
 	return desc, inner, f.err == nil

@@ -72,8 +72,8 @@ func (l *Link) detachIfIdle(now time.Time) {
 		return
 	}
 	what := "Publisher"
-	if l.out != nil {
-		if what = "Consumer"; l.out.credit > 0 {
+	if l.outgoing != nil {
+		if what = "Consumer"; l.outgoing.credit > 0 {
 			l.used = now
 		}
 	}

@@ -93,13 +93,13 @@ func (c *Conn) onTransfer(channel uint16, p *transfer, payload []byte) error {
 	case l == nil:
 		s.fail(Errorf(CondUnattachedHandle, "transfer for handle %d, which has no link", p.handle))
 		return nil
-	case l.in == nil:
+	case l.incoming == nil:
 		s.fail(Errorf(CondErrantLink, "transfer on link %.100q, whose receiver is the client", l.name))
 		return nil
 	case l.detachSent || l.detachReceived || l.detachErr != nil:
 		return nil
 	}
-	if e := l.in.receive(p, payload); e != nil {
+	if e := l.incoming.receive(p, payload); e != nil {
 		l.detachErr = e
 		l.cancel()
 		l.pushDetach()

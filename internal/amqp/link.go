@@ -28,8 +28,8 @@ type Link struct {
 	ctx           context.Context
 	cancel        context.CancelFunc
 
-	in  *Incoming // exactly one of these is set
-	out *Outgoing
+	incoming *Incoming // exactly one of these is set
+	outgoing *Outgoing
 
 	used           time.Time // of the last message, if links can be idle
 	attached       bool      // the attach has been answered
@@ -60,7 +60,7 @@ func (l *Link) Filter() Map { return l.filter }
 // Desired reports whether the client desires a capability of the link.
 func (l *Link) Desired(capability Symbol) bool { return slices.Contains(l.desired, capability) }
 
-func (l *Link) key() linkKey { return linkKey{name: l.name, incoming: l.in != nil} }
+func (l *Link) key() linkKey { return linkKey{name: l.name, incoming: l.incoming != nil} }
 
 // Detach detaches the link from the server's side, because of err. It returns at once; the link's
 // context ends. Detaching a link that is already detached does nothing, and returns false. It must not be called with
@@ -101,10 +101,10 @@ func (c *Conn) onAttach(channel uint16, p *attach) error {
 	l := &Link{c: c, name: p.name, handle: p.handle, props: p.properties, sndSettle: p.sndSettle, desired: p.desired}
 	if p.receiver {
 		out = &Outgoing{Link: l, wake: make(chan struct{}, 1)}
-		l.out = out
+		l.outgoing = out
 	} else {
 		in = &Incoming{Link: l, wake: make(chan struct{}, 1), deliveryCount: p.initialCount, maxCredit: uint32(c.cfg.Credit)}
-		l.in = in
+		l.incoming = in
 	}
 	l.ctx, l.cancel = context.WithCancel(c.ctx)
 	ok := false
@@ -197,7 +197,7 @@ func (s *session) register(l *Link) bool {
 // readTermini reads the addresses and the filter from source and target.
 func (l *Link) readTermini(p *attach) error {
 	near, far := p.target, p.source
-	if l.out != nil {
+	if l.outgoing != nil {
 		near, far = p.source, p.target
 	}
 	switch {
@@ -243,12 +243,12 @@ func (l *Link) finish(err error) {
 	l.cancel()
 	if !l.attached && !l.s.endSent { // the attach was deferred, and is refused now
 		l.attached = true
-		p := l.out.deferred
+		p := l.outgoing.deferred
 		c.push(l.s.channel, &attach{name: p.name, handle: p.handle, sndSettle: p.sndSettle, rcvSettle: p.rcvSettle})
 	}
 	l.pushDetach()
-	if l.in != nil {
-		l.in.discard()
+	if l.incoming != nil {
+		l.incoming.discard()
 	}
 	if l.detachReceived {
 		l.s.unregister(l)

@@ -15,7 +15,7 @@ type Section struct {
 func NextSection(b []byte) (s Section, rest []byte, err error) {
 	d := decoder{buf: b}
 	s.Code = d.descriptor(sectionNames)
-	start := d.off
+	start := d.offset
 	code := d.constructor()
 	switch {
 	case d.err != nil:
@@ -34,8 +34,8 @@ func NextSection(b []byte) (s Section, rest []byte, err error) {
 	if d.err != nil {
 		return s, nil, d.err
 	}
-	s.Raw, s.Value = b[:d.off:d.off], b[start:d.off:d.off]
-	return s, b[d.off:], nil
+	s.Raw, s.Value = b[:d.offset:d.offset], b[start:d.offset:d.offset]
+	return s, b[d.offset:], nil
 }
 
 // fitsSection reports whether a section may have a value with this constructor.
@@ -84,16 +84,16 @@ func (s Section) Pairs(f func(RawPair) bool) {
 	_, n := d.compound(d.constructor())
 	for ; n >= 2 && d.err == nil; n -= 2 {
 		var p RawPair
-		start := d.off
+		start := d.offset
 		switch code := d.constructor(); code {
 		case codeSym8, codeSym32, codeStr8, codeStr32:
 			p.Key = string(d.bytesOf(code))
 		default:
 			d.skipOf(code)
 		}
-		value := d.off
+		value := d.offset
 		d.skip()
-		p.Raw, p.Value = d.buf[start:d.off], d.buf[value:d.off]
+		p.Raw, p.Value = d.buf[start:d.offset], d.buf[value:d.offset]
 		if d.err == nil && !f(p) {
 			return
 		}

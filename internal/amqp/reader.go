@@ -28,13 +28,13 @@ func (r *Reader) Err() error {
 func (r *Reader) Fail(format string, args ...any) { r.d.fail(format, args...) }
 
 // More reports whether there is more to read.
-func (r *Reader) More() bool { return r.d.err == nil && r.d.off < len(r.d.buf) }
+func (r *Reader) More() bool { return r.d.err == nil && r.d.offset < len(r.d.buf) }
 
 // Offset is where the next value begins.
-func (r *Reader) Offset() int { return r.d.off }
+func (r *Reader) Offset() int { return r.d.offset }
 
 // Seek continues with the values between two offsets that [Reader.Offset] returned before.
-func (r *Reader) Seek(start, end int) { r.d.buf, r.d.off = r.d.buf[:end], start }
+func (r *Reader) Seek(start, end int) { r.d.buf, r.d.offset = r.d.buf[:end], start }
 
 // Section reads the descriptor of the next section and returns its code, one of the Section
 // constants. What follows is the section's value.
@@ -51,7 +51,7 @@ func (r *Reader) Null() bool {
 	if r.d.peek() != codeNull {
 		return false
 	}
-	r.d.off++
+	r.d.offset++
 	return true
 }
 
@@ -60,9 +60,9 @@ func (r *Reader) Null() bool {
 func (r *Reader) Text() (start, end int, ok bool) {
 	switch code := r.d.peek(); code {
 	case codeStr8, codeSym8, codeStr32, codeSym32:
-		r.d.off++
+		r.d.offset++
 		n := len(r.d.bytesOf(code))
-		return r.d.off - n, r.d.off, r.d.err == nil
+		return r.d.offset - n, r.d.offset, r.d.err == nil
 	}
 	return 0, 0, false
 }
@@ -71,7 +71,7 @@ func (r *Reader) Text() (start, end int, ok bool) {
 func (r *Reader) Binary() (b []byte, ok bool) {
 	switch code := r.d.peek(); code {
 	case codeBin8, codeBin32:
-		r.d.off++
+		r.d.offset++
 		b = r.d.bytesOf(code)
 		return b, r.d.err == nil
 	}
@@ -82,16 +82,16 @@ func (r *Reader) Binary() (b []byte, ok bool) {
 func (r *Reader) Int() (v int64, ok bool) {
 	switch code := r.d.peek(); code {
 	case codeByte, codeSmallInt, codeSmallLong:
-		r.d.off++
+		r.d.offset++
 		return int64(int8(r.d.u8())), r.d.err == nil
 	case codeShort:
-		r.d.off++
+		r.d.offset++
 		return int64(int16(r.d.u16())), r.d.err == nil
 	case codeInt:
-		r.d.off++
+		r.d.offset++
 		return int64(int32(r.d.u32())), r.d.err == nil
 	case codeLong:
-		r.d.off++
+		r.d.offset++
 		return int64(r.d.u64()), r.d.err == nil
 	}
 	return 0, false
@@ -102,7 +102,7 @@ func (r *Reader) Timestamp() (t time.Time, ok bool) {
 	if r.d.peek() != codeTimestamp {
 		return t, false
 	}
-	r.d.off++
+	r.d.offset++
 	ms := int64(r.d.u64())
 	return timeOf(ms), r.d.err == nil
 }
@@ -128,7 +128,7 @@ func (r *Reader) Map() (end, entries int) {
 func (r *Reader) List() (end, elements int) {
 	switch code := r.d.constructor(); code {
 	case codeList0:
-		return r.d.off, 0
+		return r.d.offset, 0
 	case codeList8, codeList32:
 		return r.d.compound(code)
 	default:
@@ -177,9 +177,9 @@ func (a Array) Values() (all []any) {
 	for ; n > 0 && d.err == nil; n-- {
 		var v any
 		if of == codeArray8 || of == codeArray32 {
-			start := d.off
+			start := d.offset
 			d.skipOf(of)
-			v = Array(append([]byte{of}, d.buf[start:d.off]...))
+			v = Array(append([]byte{of}, d.buf[start:d.offset]...))
 		} else {
 			v = d.valueOf(of)
 		}

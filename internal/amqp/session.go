@@ -113,10 +113,10 @@ func (s *session) unregister(l *Link) {
 	if key := l.key(); s.c.linksByName[key] == l {
 		delete(s.c.linksByName, key)
 	}
-	if l.in != nil {
-		l.in.dropPartial()
+	if l.incoming != nil {
+		l.incoming.dropPartial()
 	} else {
-		maps.DeleteFunc(s.unsettled, func(_ uint32, u unsettled) bool { return u.link == l.out })
+		maps.DeleteFunc(s.unsettled, func(_ uint32, u unsettled) bool { return u.link == l.outgoing })
 	}
 }
 
@@ -134,8 +134,8 @@ func (s *session) onFlow(p *flow) {
 	}
 	s.remoteIncomingWindow = window
 	for _, l := range s.links {
-		if l.out != nil {
-			l.out.wakeUp()
+		if l.outgoing != nil {
+			l.outgoing.wakeUp()
 		}
 	}
 	if !p.hasHandle {
@@ -149,10 +149,10 @@ func (s *session) onFlow(p *flow) {
 	case l == nil:
 		s.fail(Errorf(CondUnattachedHandle, "flow for handle %d, which has no link", p.handle))
 	case l.detachSent || l.detachReceived:
-	case l.out != nil:
-		l.out.onFlow(p)
+	case l.outgoing != nil:
+		l.outgoing.onFlow(p)
 	case p.echo:
-		l.in.pushFlow()
+		l.incoming.pushFlow()
 	}
 }
 

@@ -33,14 +33,14 @@ func TestValueRoundTrip(t *testing.T) {
 		b := AppendValue([]byte{0xee}, v)[1:]
 		d := decoder{buf: b}
 		got := d.value()
-		if d.err != nil || d.off != len(b) {
-			t.Errorf("%T %.20v: encoded % x: %v, %d of %d bytes read", v, v, b[:min(len(b), 20)], d.err, d.off, len(b))
+		if d.err != nil || d.offset != len(b) {
+			t.Errorf("%T %.20v: encoded % x: %v, %d of %d bytes read", v, v, b[:min(len(b), 20)], d.err, d.offset, len(b))
 		} else if !reflect.DeepEqual(got, v) {
 			t.Errorf("%T %.20v became %T %.20v", v, v, got, got)
 		}
 		d = decoder{buf: b}
-		if d.skip(); d.err != nil || d.off != len(b) {
-			t.Errorf("%T %.20v: skipping: %v, %d of %d bytes", v, v, d.err, d.off, len(b))
+		if d.skip(); d.err != nil || d.offset != len(b) {
+			t.Errorf("%T %.20v: skipping: %v, %d of %d bytes", v, v, d.err, d.offset, len(b))
 		}
 		for n := range len(b) {
 			cut := decoder{buf: b[:n]}
@@ -100,8 +100,8 @@ func TestValueVectors(t *testing.T) {
 			t.Fatal(v.name, err)
 		}
 		d := decoder{buf: b}
-		if got := d.value(); d.err != nil || d.off != len(b) || !reflect.DeepEqual(got, v.want) {
-			t.Errorf("%s: decoded %#v, error %v, %d of %d bytes", v.name, got, d.err, d.off, len(b))
+		if got := d.value(); d.err != nil || d.offset != len(b) || !reflect.DeepEqual(got, v.want) {
+			t.Errorf("%s: decoded %#v, error %v, %d of %d bytes", v.name, got, d.err, d.offset, len(b))
 		}
 		if got := AppendValue(nil, v.want); !v.wide && !bytes.Equal(got, b) {
 			t.Errorf("%s: encoded % x, want % x", v.name, got, b)
@@ -184,8 +184,8 @@ func FuzzValue(f *testing.F) {
 		if d.err != nil {
 			return
 		}
-		if s.err != nil || s.off != d.off {
-			t.Fatalf("decoding ends at %d, skipping at %d with %v", d.off, s.off, s.err)
+		if s.err != nil || s.offset != d.offset {
+			t.Fatalf("decoding ends at %d, skipping at %d with %v", d.offset, s.offset, s.err)
 		}
 		again := AppendValue(nil, v)
 		d2 := decoder{buf: again}

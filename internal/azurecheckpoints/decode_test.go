@@ -87,7 +87,7 @@ func TestUnder(t *testing.T) {
 		"a/ns.servicebus.windows.net/flights/$d/0":                "",
 		"ns.servicebus.windows.net/flights/$default/checkpoint/0": "",
 	} {
-		if got, ok := under(name, folder); got != want || ok != (want != "") {
+		if got, ok := nameInFolder(name, folder); got != want || ok != (want != "") {
 			t.Errorf("%s: %q, %v", name, got, ok)
 		}
 	}

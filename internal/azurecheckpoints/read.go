@@ -81,7 +81,7 @@ func ownership(g driver.Group) []string {
 
 // folder finds the blobs directly in a folder.
 func folder(of func(g driver.Group) []string) func(string, driver.Group) (string, bool) {
-	return func(name string, g driver.Group) (string, bool) { return under(name, of(g)) }
+	return func(name string, g driver.Group) (string, bool) { return nameInFolder(name, of(g)) }
 }
 
 // dapr finds dapr-hub-group-partition.
@@ -202,8 +202,8 @@ func list(ctx context.Context, client *container.Client, prefix string) ([]blob,
 	return all, nil
 }
 
-// under reports whether a blob is directly in a folder, and returns its name there.
-func under(name string, folder []string) (string, bool) {
+// nameInFolder reports whether a blob is directly in a folder, and returns its name there.
+func nameInFolder(name string, folder []string) (string, bool) {
 	parts := strings.Split(name, "/")
 	if len(parts) != len(folder)+1 || parts[len(folder)] == "" {
 		return "", false
@@ -228,7 +228,7 @@ func owners(blobs []blob, prefix string, g driver.Group) map[string]string {
 	list := make(map[string]string)
 	for _, b := range blobs {
 		name := b.name[len(prefix):]
-		if p, ok := under(name, ownership(g)); ok {
+		if p, ok := nameInFolder(name, ownership(g)); ok {
 			if owner := b.metadata["ownerid"]; owner != "" && list[p] == "" && b.now.Sub(b.updated) < ownedFor {
 				list[p] = owner
 			}

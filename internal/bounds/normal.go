@@ -2,8 +2,8 @@
 
 package bounds
 
-// Of returns a bound.
-func Of(normal, small int) int { return normal }
+// Choose returns a bound.
+func Choose(normal, small int) int { return normal }
 
 // Small reports whether bounds are small.
 const Small = false

@@ -2,8 +2,8 @@
 
 package bounds
 
-// Of returns a bound.
-func Of(normal, small int) int { return small }
+// Choose returns a bound.
+func Choose(normal, small int) int { return small }
 
 // Small reports whether bounds are small.
 const Small = true

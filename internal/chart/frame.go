@@ -99,7 +99,7 @@ func (f *frame) place(left, from float64) (to float64) {
 	f.bottom = f.top + f.Height
 	to = f.bottom + row + 6
 	for _, t := range f.xTicks {
-		if t.below != "" {
+		if t.sublabel != "" {
 			return to + row
 		}
 	}
@@ -185,7 +185,7 @@ func (f *frame) axes(c *canvas) {
 		x := f.x(t.value)
 		c.line(x, f.top, x, f.bottom+5, "grid", "")
 		c.text(x, f.bottom+row, "soft", "middle", t.label)
-		c.text(x, f.bottom+2*row-2, "soft", "middle", t.below)
+		c.text(x, f.bottom+2*row-2, "soft", "middle", t.sublabel)
 	}
 	c.line(f.left, f.bottom, f.right, f.bottom, "axis", "")
 }

@@ -10,8 +10,8 @@ import (
 
 // tick is a place on an axis.
 type tick struct {
-	value        float64
-	label, below string
+	value           float64
+	label, sublabel string
 }
 
 // numberTicks returns ticks at multiples of 1, 2 or 5 of a power of ten, at most so many intervals.
@@ -91,7 +91,7 @@ func timeTicks(low, high, most float64, elapsed bool) (ticks []tick) {
 		if elapsed {
 			t.label = fmt.Sprintf("%d:%02d", int(t.value)/60, int(t.value)%60)
 		} else {
-			t.label, t.below = dated(at, before, step)
+			t.label, t.sublabel = dated(at, before, step)
 		}
 		ticks, before = append(ticks, t), at
 	}

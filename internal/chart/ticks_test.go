@@ -9,7 +9,7 @@ import (
 func labels(ticks []tick) string {
 	var list []string
 	for _, t := range ticks {
-		list = append(list, strings.TrimSuffix(t.label+"/"+t.below, "/"))
+		list = append(list, strings.TrimSuffix(t.label+"/"+t.sublabel, "/"))
 	}
 	return strings.Join(list, " ")
 }

@@ -12,14 +12,14 @@ const MappingFor = 30 * time.Second
 // MappingTrial is what is known of mappings that have mapped no event yet.
 type MappingTrial struct {
 	Rejected map[int64]bool // numbers of the events that they have rejected
-	Since    time.Duration  // when the first was, by Clock.Elapsed
+	Began    time.Duration  // when the first was, by Clock.Elapsed
 	Reported bool           // that events wait
 }
 
 // Note counts an event that a mapping has rejected, once.
 func (t *MappingTrial) Note(sequence int64, now time.Duration) {
 	if t.Rejected == nil {
-		t.Rejected, t.Since = map[int64]bool{}, now
+		t.Rejected, t.Began = map[int64]bool{}, now
 	}
 	t.Rejected[sequence] = true
 }

@@ -59,9 +59,9 @@ func (s *Set) Has(id ID) bool {
 	return found && s.words[i].bits&(1<<(id.Sequence&63)) != 0
 }
 
-// Between calls yield with the ids from one sequence number to another, both
+// Range calls yield with the ids from one sequence number to another, both
 // included.
-func (s *Set) Between(first, last int64, yield func(ID)) {
+func (s *Set) Range(first, last int64, yield func(ID)) {
 	i, _ := s.find(ID{Sequence: max(first, 0)})
 	for ; i < len(s.words) && s.words[i].block <= last>>6; i++ {
 		w := s.words[i]

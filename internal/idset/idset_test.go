@@ -63,7 +63,7 @@ func TestSet(t *testing.T) {
 		first := low + r.Int64N(high-low+1)
 		last := first + r.Int64N(200)
 		n := 0
-		set.Between(first, last, func(id idset.ID) {
+		set.Range(first, last, func(id idset.ID) {
 			if n++; !want[id] || id.Sequence < first || id.Sequence > last {
 				t.Errorf("seed %d: between %d and %d lies %v", seed, first, last, id)
 			}

@@ -16,7 +16,7 @@ import (
 // it must not be used any more.
 type Scanner struct {
 	data     []byte
-	at       int // everything before it has been read
+	offset   int // everything before it has been read
 	depth    int // arrays and objects that are open
 	maxDepth int
 	scalars  int
@@ -38,10 +38,10 @@ func (e *SyntaxError) Error() string {
 }
 
 // Offset returns how many bytes have been read.
-func (s *Scanner) Offset() int { return s.at }
+func (s *Scanner) Offset() int { return s.offset }
 
-// Since returns the text that was read since the scanner was at offset.
-func (s *Scanner) Since(offset int) []byte { return s.data[offset:s.at] }
+// TextFrom returns the text that was read since the scanner was at offset.
+func (s *Scanner) TextFrom(offset int) []byte { return s.data[offset:s.offset] }
 
 // Scalars returns how many strings, numbers, booleans and nulls have been read,
 // keys of objects not counted.
@@ -50,17 +50,17 @@ func (s *Scanner) Scalars() int { return s.scalars }
 // Peek skips white space and returns the byte after it, which it doesn't read;
 // 0 at the end.
 func (s *Scanner) Peek() byte {
-	if s.at < len(s.data) && s.data[s.at] > ' ' { // mostly; it is inlined
-		return s.data[s.at]
+	if s.offset < len(s.data) && s.data[s.offset] > ' ' { // mostly; it is inlined
+		return s.data[s.offset]
 	}
 	return s.space()
 }
 
 func (s *Scanner) space() byte {
-	for s.at < len(s.data) {
-		switch c := s.data[s.at]; c {
+	for s.offset < len(s.data) {
+		switch c := s.data[s.offset]; c {
 		case ' ', '\t', '\n', '\r':
-			s.at++
+			s.offset++
 		default:
 			return c
 		}
@@ -70,7 +70,7 @@ func (s *Scanner) space() byte {
 
 // End checks that nothing but white space is left.
 func (s *Scanner) End() error {
-	if s.Peek(); s.at < len(s.data) {
+	if s.Peek(); s.offset < len(s.data) {
 		return s.fail(s.here() + " after the value")
 	}
 	return nil
@@ -79,9 +79,9 @@ func (s *Scanner) End() error {
 // Value reads any value and returns its text, without white space around it.
 func (s *Scanner) Value() ([]byte, error) {
 	first := s.Peek()
-	from := s.at
+	from := s.offset
 	err := s.value(first)
-	return s.data[from:s.at], err
+	return s.data[from:s.offset], err
 }
 
 // value reads the value that begins with c, the next byte.
@@ -188,7 +188,7 @@ func (s *Scanner) open(bracket byte) error {
 		return s.fail("nested too deep")
 	}
 	s.depth++
-	s.at++
+	s.offset++
 	return nil
 }
 
@@ -197,22 +197,22 @@ func (s *Scanner) take(c byte) bool {
 	if s.Peek() != c {
 		return false
 	}
-	s.at++
+	s.offset++
 	return true
 }
 
 // next reads c if it is the next byte.
 func (s *Scanner) next(c byte) bool {
-	if s.at < len(s.data) && s.data[s.at] == c {
-		s.at++
+	if s.offset < len(s.data) && s.data[s.offset] == c {
+		s.offset++
 		return true
 	}
 	return false
 }
 
 func (s *Scanner) word(w string) error {
-	if bytes.HasPrefix(s.data[s.at:], []byte(w)) {
-		s.at += len(w)
+	if bytes.HasPrefix(s.data[s.offset:], []byte(w)) {
+		s.offset += len(w)
 		return nil
 	}
 	for i := 0; s.next(w[i]); i++ {
@@ -223,7 +223,7 @@ func (s *Scanner) word(w string) error {
 // IsNumber reports whether text is a JSON number.
 func IsNumber(text []byte) bool {
 	s := Scanner{data: text}
-	return s.number() == nil && s.at == len(text)
+	return s.number() == nil && s.offset == len(text)
 }
 
 func (s *Scanner) number() error {
@@ -247,18 +247,18 @@ func (s *Scanner) number() error {
 
 // digits reads at least one digit.
 func (s *Scanner) digits() bool {
-	start := s.at
-	for s.at < len(s.data) && s.data[s.at] >= '0' && s.data[s.at] <= '9' {
-		s.at++
+	start := s.offset
+	for s.offset < len(s.data) && s.data[s.offset] >= '0' && s.data[s.offset] <= '9' {
+		s.offset++
 	}
-	return s.at > start
+	return s.offset > start
 }
 
-func (s *Scanner) fail(reason string) error { return &SyntaxError{s.at, reason} }
+func (s *Scanner) fail(reason string) error { return &SyntaxError{s.offset, reason} }
 
 // unexpected fails at the current byte.
 func (s *Scanner) unexpected(want string) error {
-	if r, n := utf8.DecodeRune(s.data[s.at:]); r == utf8.RuneError && n == 1 {
+	if r, n := utf8.DecodeRune(s.data[s.offset:]); r == utf8.RuneError && n == 1 {
 		return s.fail(notUTF8)
 	}
 	return s.fail(s.here() + " where " + want + " should be")
@@ -268,10 +268,10 @@ const notUTF8 = "not UTF-8"
 
 // here describes the current byte.
 func (s *Scanner) here() string {
-	if s.at >= len(s.data) {
+	if s.offset >= len(s.data) {
 		return "the end"
 	}
-	r, _ := utf8.DecodeRune(s.data[s.at:])
+	r, _ := utf8.DecodeRune(s.data[s.offset:])
 	return fmt.Sprintf("%q", r)
 }
 

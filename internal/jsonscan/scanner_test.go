@@ -66,7 +66,7 @@ func agrees(t *testing.T, data []byte) {
 		}
 		return err
 	}
-	if err := members(); err != nil || s.End() != nil || s.Scalars() != scalars || string(s.Since(0)) != string(data) || s.Offset() != len(data) {
+	if err := members(); err != nil || s.End() != nil || s.Scalars() != scalars || string(s.TextFrom(0)) != string(data) || s.Offset() != len(data) {
 		t.Fatalf("%q: %d scalars, want %d, %v", data, s.Scalars(), scalars, err)
 	}
 }

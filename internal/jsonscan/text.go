@@ -19,20 +19,20 @@ func (s *Scanner) Text() ([]byte, error) {
 
 // text is [Scanner.Text] at the opening quote.
 func (s *Scanner) text() ([]byte, error) {
-	from := s.at
-	s.at++
+	from := s.offset
+	s.offset++
 	ascii := true
 	for {
 		ascii = s.plain() && ascii
-		if s.at == len(s.data) {
+		if s.offset == len(s.data) {
 			return nil, s.unexpected(`a closing "`)
 		}
-		switch s.data[s.at] {
+		switch s.data[s.offset] {
 		case '"':
-			s.at++
-			text := s.data[from:s.at]
+			s.offset++
+			text := s.data[from:s.offset]
 			if !ascii && !utf8.Valid(text) {
-				s.at = from + validUTF8(text)
+				s.offset = from + validUTF8(text)
 				return nil, s.fail(notUTF8)
 			}
 			return text, nil
@@ -52,7 +52,7 @@ func (s *Scanner) text() ([]byte, error) {
 // up to the first one that is found.
 func (s *Scanner) plain() (ascii bool) {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	i := s.at
+	i := s.offset
 	var seen uint64
 	for ; i+8 <= len(s.data); i += 8 {
 		w := binary.LittleEndian.Uint64(s.data[i:])
@@ -61,7 +61,7 @@ func (s *Scanner) plain() (ascii bool) {
 		found := ((quote - ones) &^ quote) | ((slash - ones) &^ slash) | ((w - ones*0x20) &^ w)
 		if found &= tops; found != 0 {
 			n := bits.TrailingZeros64(found) / 8
-			s.at = i + n
+			s.offset = i + n
 			return (seen|w&(1<<(8*n)-1))&tops == 0
 		}
 		seen |= w
@@ -73,26 +73,26 @@ func (s *Scanner) plain() (ascii bool) {
 		}
 		seen |= uint64(c)
 	}
-	s.at = i
+	s.offset = i
 	return seen&tops == 0
 }
 
 func (s *Scanner) escape() error {
-	s.at++
-	if s.at == len(s.data) {
+	s.offset++
+	if s.offset == len(s.data) {
 		return s.unexpected("an escape")
 	}
-	switch s.data[s.at] {
+	switch s.data[s.offset] {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		s.at++
+		s.offset++
 		return nil
 	case 'u':
-		s.at++
+		s.offset++
 		for range 4 {
-			if s.at == len(s.data) || !isHex(s.data[s.at]) {
+			if s.offset == len(s.data) || !isHex(s.data[s.offset]) {
 				return s.unexpected("a hexadecimal digit")
 			}
-			s.at++
+			s.offset++
 		}
 		return nil
 	}

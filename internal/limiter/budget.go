@@ -109,7 +109,7 @@ func (b *Budget) take(now time.Duration, want int, waited bool) int {
 		return 0
 	}
 	credit := stallCredit
-	if !waited && now-b.last.at > idleCredit {
+	if !waited && now-b.last.ended > idleCredit {
 		credit = idleCredit
 	}
 	b.slot = max(b.slot, b.held, now-credit) + b.cost(want)
@@ -123,7 +123,7 @@ func (b *Budget) due(now time.Duration, want int) time.Duration {
 	}
 	// A reservation above what fits in a second is granted alone.
 	room := max(b.most-want, 0)
-	return max(b.held, b.slot, b.last.below(room+1))
+	return max(b.held, b.slot, b.last.whenBelow(room+1))
 }
 
 // cost is the time in which that many units are earned.

@@ -40,7 +40,7 @@ func (r *record) add(at time.Duration, n int) {
 // total is how much was granted in [from, to).
 func (r *record) total(from, to time.Duration) (n int) {
 	for _, g := range r.grants {
-		if from <= g.at && g.at < to {
+		if from <= g.time && g.time < to {
 			n += g.n
 		}
 	}
@@ -51,22 +51,22 @@ func (r *record) total(from, to time.Duration) (n int) {
 // second holds. The fullest windows end directly after a grant; the emptiest end
 // right before one, and of those count the ones that begin after warm.
 func (r *record) windows(warm time.Duration) (least, most int) {
-	slices.SortStableFunc(r.grants, func(a, b grants) int { return int(a.at - b.at) })
+	slices.SortStableFunc(r.grants, func(a, b grants) int { return int(a.time - b.time) })
 	least = math.MaxInt
-	before, within := 0, 0 // grants in [g.at-1s, g.at), and in (g.at-1s, g.at]
+	before, within := 0, 0 // grants in [g.time-1s, g.time), and in (g.time-1s, g.time]
 	begin, end, old := 0, 0, 0
 	for _, g := range r.grants {
-		for ; r.grants[end].at < g.at; end++ {
+		for ; r.grants[end].time < g.time; end++ {
 			before += r.grants[end].n
 		}
-		for ; r.grants[begin].at < g.at-time.Second; begin++ {
+		for ; r.grants[begin].time < g.time-time.Second; begin++ {
 			before -= r.grants[begin].n
 		}
-		if g.at-time.Second >= warm {
+		if g.time-time.Second >= warm {
 			least = min(least, before)
 		}
 		within += g.n
-		for ; r.grants[old].at <= g.at-time.Second; old++ {
+		for ; r.grants[old].time <= g.time-time.Second; old++ {
 			within -= r.grants[old].n
 		}
 		most = max(most, within)

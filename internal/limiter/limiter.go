@@ -84,7 +84,7 @@ func (l *Limiter) SetRate(perSecond int) error {
 		l.rate, l.left, l.carry = perSecond, 0, 0
 		if perSecond > 0 {
 			l.step = time.Second / time.Duration(l.quanta())
-			l.slot = max(now, l.opened+l.step, l.last.below(l.rate))
+			l.slot = max(now, l.opened+l.step, l.last.whenBelow(l.rate))
 		}
 	})
 	return nil
@@ -98,7 +98,7 @@ func (l *Limiter) take(now time.Duration, want int, waited bool) (got int) {
 		return 0
 	}
 	l.last.forget(now)
-	if !waited && now-l.last.at > idleCredit {
+	if !waited && now-l.last.ended > idleCredit {
 		l.slot = max(l.slot, now-idleCredit)
 	}
 	for got < want && l.last.n < l.rate {
@@ -130,9 +130,9 @@ func (l *Limiter) due(now time.Duration, _ int) time.Duration {
 		return now + never
 	}
 	if l.left > 0 {
-		return l.last.below(l.rate)
+		return l.last.whenBelow(l.rate)
 	}
-	return max(l.slot, l.last.below(l.rate))
+	return max(l.slot, l.last.whenBelow(l.rate))
 }
 
 // Share returns one partition's share of a rate that a cluster observes without

@@ -100,7 +100,7 @@ func TestAnyRate(t *testing.T) {
 			}
 			granted = append(granted, grants{clock.now, got})
 			sum += got
-			for ; granted[0].at <= clock.now-time.Second; granted = granted[1:] {
+			for ; granted[0].time <= clock.now-time.Second; granted = granted[1:] {
 				sum -= granted[0].n
 			}
 			if sum > n {
@@ -203,7 +203,7 @@ func TestSetRate(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		changes := []struct {
-			at   time.Duration
+			time time.Duration
 			rate int
 		}{
 			{2500 * time.Millisecond, 20_000},
@@ -218,7 +218,7 @@ func TestSetRate(t *testing.T) {
 		var done sync.WaitGroup
 		done.Go(func() { r = callers(ctx, l, clock, 8, 500) })
 		for _, c := range changes {
-			time.Sleep(c.at - clock.Elapsed())
+			time.Sleep(c.time - clock.Elapsed())
 			if err := l.SetRate(c.rate); err != nil {
 				t.Fatal(err)
 			}
@@ -228,12 +228,12 @@ func TestSetRate(t *testing.T) {
 		for i, c := range changes {
 			end := 20 * time.Second
 			if i+1 < len(changes) {
-				end = changes[i+1].at
+				end = changes[i+1].time
 			}
 			part := &record{}
 			for _, g := range r.grants {
-				if c.at < g.at && g.at < end {
-					part.add(g.at, g.n)
+				if c.time < g.time && g.time < end {
+					part.add(g.time, g.n)
 				}
 			}
 			part.atMost(t, c.rate)
@@ -242,17 +242,17 @@ func TestSetRate(t *testing.T) {
 			if i > 0 {
 				before = changes[i-1].rate
 			}
-			if early := r.total(c.at, c.at+10*time.Millisecond); early > c.rate/100+(before+c.rate+999)/1000+1 {
+			if early := r.total(c.time, c.time+10*time.Millisecond); early > c.rate/100+(before+c.rate+999)/1000+1 {
 				t.Errorf("%d grants in the 10 ms after the rate became %d", early, c.rate)
 			}
-			if got := r.total(c.at+time.Second, end); c.rate > 0 {
-				if want := c.rate * int(end-c.at-time.Second) / int(time.Second); got < want-1 {
+			if got := r.total(c.time+time.Second, end); c.rate > 0 {
+				if want := c.rate * int(end-c.time-time.Second) / int(time.Second); got < want-1 {
 					t.Errorf("at a rate of %d: %d grants of %d", c.rate, got, want)
 				}
 			}
 		}
 		// While the rate falls, no window holds more than the higher rate.
-		r.grants = slices.DeleteFunc(r.grants, func(g grants) bool { return g.at >= 10*time.Second })
+		r.grants = slices.DeleteFunc(r.grants, func(g grants) bool { return g.time >= 10*time.Second })
 		r.atMost(t, 20_000)
 	})
 }

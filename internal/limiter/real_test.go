@@ -53,7 +53,7 @@ func (o *observed) run(callers, most int, d time.Duration) {
 func (o *observed) median(d time.Duration) float64 {
 	perSecond := make([]float64, d/time.Second)
 	for _, g := range o.grants {
-		if i := int(g.at / time.Second); i < len(perSecond) {
+		if i := int(g.time / time.Second); i < len(perSecond) {
 			perSecond[i] += float64(g.n)
 		}
 	}

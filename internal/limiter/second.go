@@ -6,15 +6,15 @@ import "time"
 // together count as granted at the time of the last of them, which never allows too
 // much.
 type second struct {
-	n           int             // total
-	began, at   time.Duration   // of the last entry: its first and its last grant
-	log         [logSize]grants // a ring
-	first, next uint
+	n            int             // total
+	began, ended time.Duration   // of the last entry: its first and its last grant
+	log          [logSize]grants // a ring
+	first, next  uint
 }
 
 type grants struct {
-	at time.Duration
-	n  int
+	time time.Duration
+	n    int
 }
 
 const (
@@ -30,25 +30,25 @@ func (s *second) add(now time.Duration, n int) {
 		s.next++
 	}
 	g := &s.log[(s.next-1)%logSize]
-	g.at, s.at = now, now
+	g.time, s.ended = now, now
 	g.n += n
 	s.n += n
 }
 
 // forget removes the grants that are a second old.
 func (s *second) forget(now time.Duration) {
-	for s.first != s.next && s.log[s.first%logSize].at <= now-time.Second {
+	for s.first != s.next && s.log[s.first%logSize].time <= now-time.Second {
 		s.n -= s.log[s.first%logSize].n
 		s.first++
 	}
 }
 
-// below returns the time from which on fewer than n grants are left.
-func (s *second) below(n int) (at time.Duration) {
+// whenBelow returns the time from which on fewer than n grants are left.
+func (s *second) whenBelow(n int) (at time.Duration) {
 	left := s.n
 	for i := s.first; left >= n && i != s.next; i++ {
 		left -= s.log[i%logSize].n
-		at = s.log[i%logSize].at + time.Second
+		at = s.log[i%logSize].time + time.Second
 	}
 	return at
 }

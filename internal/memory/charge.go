@@ -126,7 +126,7 @@ type Charge struct {
 // Begin returns a charge of no bytes yet, nil if ctx has no partition, and a context with it. The
 // charge is among those that the next [Partition.Collect] returns.
 func Begin(ctx context.Context) (context.Context, *Charge) {
-	p := From(ctx)
+	p := FromContext(ctx)
 	if p == nil {
 		return ctx, nil
 	}
@@ -246,13 +246,13 @@ type (
 	chargeKey    struct{}
 )
 
-// With returns a context in which From returns p.
-func With(ctx context.Context, p *Partition) context.Context {
+// NewContext returns a context in which FromContext returns p.
+func NewContext(ctx context.Context, p *Partition) context.Context {
 	return context.WithValue(ctx, partitionKey{}, p)
 }
 
-// From returns the partition for which a context stands, nil if it stands for none.
-func From(ctx context.Context) *Partition {
+// FromContext returns the partition for which a context stands, nil if it stands for none.
+func FromContext(ctx context.Context) *Partition {
 	p, _ := ctx.Value(partitionKey{}).(*Partition)
 	return p
 }

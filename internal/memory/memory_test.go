@@ -15,10 +15,10 @@ import (
 
 const mebibyte = 1 << 20
 
-// within returns a context of one of the budget's partitions.
-func within(t *testing.T, b *Budget) (context.Context, *Partition) {
+// partitionContext returns a context of one of the budget's partitions.
+func partitionContext(t *testing.T, b *Budget) (context.Context, *Partition) {
 	p := b.Open(mebibyte, nil)
-	return With(t.Context(), p), p
+	return NewContext(t.Context(), p), p
 }
 
 // TestFourMaximumEvents: each of four partitions holds what it has read and needs memory for an
@@ -30,7 +30,7 @@ func TestFourMaximumEvents(t *testing.T) {
 		b.Reserve(largest)
 		var partitions []*Partition
 		for range 4 {
-			_, p := within(t, b)
+			_, p := partitionContext(t, b)
 			partitions = append(partitions, p)
 		}
 		var done atomic.Int64
@@ -38,7 +38,7 @@ func TestFourMaximumEvents(t *testing.T) {
 			for p.Read.Try(mebibyte) { // until nothing is left
 			}
 			go func() {
-				ctx, _ := Begin(With(t.Context(), p))
+				ctx, _ := Begin(NewContext(t.Context(), p))
 				if err := Grow(ctx, largest/2); err != nil {
 					t.Error(err)
 				}
@@ -82,11 +82,11 @@ func TestNoDeadlock(t *testing.T) {
 			var all sync.WaitGroup
 			opened := make([]*Partition, partitions)
 			for i := range opened {
-				_, opened[i] = within(t, b)
+				_, opened[i] = partitionContext(t, b)
 			}
 			for i, p := range opened {
 				random := rand.New(rand.NewPCG(seed, uint64(2+i)))
-				ctx := With(t.Context(), p)
+				ctx := NewContext(t.Context(), p)
 				all.Go(func() {
 					defer p.Close()
 					for range 50 {
@@ -138,9 +138,9 @@ func TestReadingWaitsForCharges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(24 * mebibyte)
 		b.Reserve(8 * mebibyte)
-		first, p1 := within(t, b)
-		second, p2 := within(t, b)
-		third, p3 := within(t, b)
+		first, p1 := partitionContext(t, b)
+		second, p2 := partitionContext(t, b)
+		third, p3 := partitionContext(t, b)
 		large := func(ctx context.Context) context.Context {
 			ctx, _ = Begin(ctx)
 			if err := Grow(ctx, 8*mebibyte); err != nil {
@@ -179,7 +179,7 @@ func TestReadingWaitsForCharges(t *testing.T) {
 // it.
 func TestBusyPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, p := within(t, New(8*mebibyte))
+		ctx, p := partitionContext(t, New(8*mebibyte))
 		one, _ := Begin(ctx)
 		if err := Grow(one, 5*mebibyte); err != nil {
 			t.Fatal(err)
@@ -201,14 +201,14 @@ func TestBusyPartition(t *testing.T) {
 func TestWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(8 * mebibyte)
-		ctx, p := within(t, b)
+		ctx, p := partitionContext(t, b)
 		one, _ := Begin(ctx)
 		for range 2 { // the pool, and the reserve
 			if err := Grow(one, 6*mebibyte); err != nil {
 				t.Fatal(err)
 			}
 		}
-		other, q := within(t, b)
+		other, q := partitionContext(t, b)
 		ended, end := context.WithCancel(other)
 		ended, _ = Begin(ended)
 		var err error
@@ -236,7 +236,7 @@ func TestTryingNeverWaits(t *testing.T) {
 		b := New(8 * mebibyte)
 		p := b.Trying()
 		for range 2 {
-			one, _ := Begin(With(t.Context(), p))
+			one, _ := Begin(NewContext(t.Context(), p))
 			if err := Grow(one, 5*mebibyte); err != nil {
 				t.Fatal(err)
 			}
@@ -276,7 +276,7 @@ func TestShort(t *testing.T) {
 func TestNothingIsBounded(t *testing.T) {
 	var b *Budget
 	p := b.Open(mebibyte, nil)
-	ctx, c := Begin(With(t.Context(), p))
+	ctx, c := Begin(NewContext(t.Context(), p))
 	if err := Grow(ctx, math.MaxInt64); err != nil || c != nil {
 		t.Error(err)
 	}

@@ -61,7 +61,7 @@ type Partition struct {
 
 // Stall is something that has lasted too long.
 type Stall struct {
-	Since time.Time
+	Began time.Time
 	Err   error // what it is, and what to look for
 }
 
@@ -70,16 +70,16 @@ func (s *Stall) Stalled() bool { return s.Err != nil }
 
 // Failure is an error that occurs again and again.
 type Failure struct {
-	Since, Last time.Time
+	Began, Last time.Time
 	Err         error // the last one
 }
 
 // Failing says that there is a failure.
-func (f *Failure) Failing() bool { return !f.Since.IsZero() }
+func (f *Failure) Failing() bool { return !f.Began.IsZero() }
 
 func (f *Failure) add(err error, now time.Time, gap time.Duration) {
 	if !f.Failing() || now.Sub(f.Last) > gap {
-		f.Since = now
+		f.Began = now
 	}
 	f.Last, f.Err = now, err
 }
@@ -222,8 +222,8 @@ func (t *Tracker) ownership(p *partition, o *driver.Observation, now time.Time) 
 		if o.Kind == driver.KindLost && p.Failure.Failing() { // the failure that cost the lease is not over
 			if !t.failure.Failing() {
 				t.failure = p.Failure
-			} else if p.Failure.Since.Before(t.failure.Since) {
-				t.failure.Since = p.Failure.Since
+			} else if p.Failure.Began.Before(t.failure.Began) {
+				t.failure.Began = p.Failure.Began
 			}
 		}
 		p.Partition, p.batches = released(p.Partition), p.batches[:0]
@@ -249,8 +249,8 @@ func (t *Tracker) health(p *partition, o *driver.Observation, now time.Time) {
 	case driver.KindHalted:
 		p.Stopped = o.Err
 	case driver.KindStalled:
-		if since := now.Add(-o.Duration); !p.Stall.Stalled() || since.Before(p.Stall.Since) {
-			p.Stall.Since = since
+		if since := now.Add(-o.Duration); !p.Stall.Stalled() || since.Before(p.Stall.Began) {
+			p.Stall.Began = since
 		}
 		p.Stall.Err = o.Err
 	case driver.KindResumed:
@@ -380,7 +380,7 @@ func (t *Tracker) State() State {
 	second := t.second(t.cfg.Now())
 	for id, p := range t.partitions {
 		out := p.Partition
-		out.Rate, out.Oldest = p.rate.at(second), p.newest
+		out.Rate, out.Oldest = p.rate.mean(second), p.newest
 		if len(p.batches) > 0 {
 			out.Oldest = p.batches[0].enqueued
 		}

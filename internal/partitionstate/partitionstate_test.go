@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice/internal/partitionstate"
 )
 
-func at(n int64) sluice.Position { return sluice.Position{Sequence: n} }
+func positionAt(n int64) sluice.Position { return sluice.Position{Sequence: n} }
 
 func TestStateOfAPartition(t *testing.T) {
 	now := time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
@@ -24,20 +24,20 @@ func TestStateOfAPartition(t *testing.T) {
 	if p := observe(driver.Observation{Kind: driver.KindAcquired}); !p.Held || p.Owner != "here" || p.Epoch != 3 || p.Lag != -1 || p.Checkpoint != driver.Unset {
 		t.Errorf("acquired: %+v", p)
 	}
-	observe(driver.Observation{Kind: driver.KindClaimed, To: at(9)})
-	observe(driver.Observation{Kind: driver.KindOpened, To: at(9)})
-	observe(driver.Observation{Kind: driver.KindFetched, To: at(19), Events: 10, Lag: -1, Enqueued: now.Add(-time.Minute)})
-	p := observe(driver.Observation{Kind: driver.KindFetched, To: at(29), Events: 10, Lag: 40, Enqueued: now.Add(-time.Second)})
-	if p.Lag != 40 || p.Fetched != at(29) || p.Checkpoint != at(9) || !p.Oldest.Equal(now.Add(-time.Minute)) || !p.Progress.IsZero() {
+	observe(driver.Observation{Kind: driver.KindClaimed, To: positionAt(9)})
+	observe(driver.Observation{Kind: driver.KindOpened, To: positionAt(9)})
+	observe(driver.Observation{Kind: driver.KindFetched, To: positionAt(19), Events: 10, Lag: -1, Enqueued: now.Add(-time.Minute)})
+	p := observe(driver.Observation{Kind: driver.KindFetched, To: positionAt(29), Events: 10, Lag: 40, Enqueued: now.Add(-time.Second)})
+	if p.Lag != 40 || p.Fetched != positionAt(29) || p.Checkpoint != positionAt(9) || !p.Oldest.Equal(now.Add(-time.Minute)) || !p.Progress.IsZero() {
 		t.Errorf("fetched: %+v", p)
 	}
 	began := now
 	observe(driver.Observation{Kind: driver.KindFailed, Err: errors.New("first")})
 	now = now.Add(time.Second)
-	if p = observe(driver.Observation{Kind: driver.KindFailed, Err: broken}); p.Failure != (partitionstate.Failure{Since: began, Last: now, Err: broken}) {
+	if p = observe(driver.Observation{Kind: driver.KindFailed, Err: broken}); p.Failure != (partitionstate.Failure{Began: began, Last: now, Err: broken}) {
 		t.Errorf("failed: %+v", p.Failure)
 	}
-	observe(driver.Observation{Kind: driver.KindCommitted, To: at(19), Events: 10, Lag: 30})
+	observe(driver.Observation{Kind: driver.KindCommitted, To: positionAt(19), Events: 10, Lag: 30})
 	now = now.Add(time.Second)
 	if p = observe(driver.Observation{Kind: driver.KindRenewed}); p.Failure.Failing() || p.Lag != 30 || p.Rate != 2 || !p.Oldest.Equal(began.Add(-time.Second)) || !p.Renewed.Equal(now) {
 		t.Errorf("committed: %+v", p)
@@ -46,7 +46,7 @@ func TestStateOfAPartition(t *testing.T) {
 		t.Errorf("stopped: %+v", p)
 	}
 	// What was read and is not done is read again, and nothing but that.
-	if p = observe(driver.Observation{Kind: driver.KindOpened, To: at(19)}); p.Stopped != broken || !p.Oldest.Equal(began.Add(-time.Minute)) {
+	if p = observe(driver.Observation{Kind: driver.KindOpened, To: positionAt(19)}); p.Stopped != broken || !p.Oldest.Equal(began.Add(-time.Minute)) {
 		t.Errorf("opened again: %+v", p)
 	}
 	if p = observe(driver.Observation{Kind: driver.KindResumed}); p.Stopped != nil {
@@ -54,20 +54,20 @@ func TestStateOfAPartition(t *testing.T) {
 	}
 	// A failure is over when something is done; that the log is open does not show it while events wait.
 	observe(driver.Observation{Kind: driver.KindFailed, Err: broken})
-	if p = observe(driver.Observation{Kind: driver.KindOpened, To: at(19)}); !p.Failure.Failing() {
+	if p = observe(driver.Observation{Kind: driver.KindOpened, To: positionAt(19)}); !p.Failure.Failing() {
 		t.Errorf("opened with a lag of %d: no failure", p.Lag)
 	}
-	if p = observe(driver.Observation{Kind: driver.KindCommitted, To: at(49), Events: 30}); p.Failure.Failing() {
+	if p = observe(driver.Observation{Kind: driver.KindCommitted, To: positionAt(49), Events: 30}); p.Failure.Failing() {
 		t.Errorf("committed: %+v", p.Failure)
 	}
 	observe(driver.Observation{Kind: driver.KindFailed, Err: broken})
-	if p = observe(driver.Observation{Kind: driver.KindOpened, To: at(49)}); p.Failure.Failing() {
+	if p = observe(driver.Observation{Kind: driver.KindOpened, To: positionAt(49)}); p.Failure.Failing() {
 		t.Errorf("opened with nothing that waits: %+v", p.Failure)
 	}
 	// What holds it up, since when; a report of something shorter does not change since when.
 	observe(driver.Observation{Kind: driver.KindStalled, Duration: time.Minute, Err: errors.New("handler")})
 	p = observe(driver.Observation{Kind: driver.KindStalled, Duration: time.Second, Err: broken})
-	if p.Stall != (partitionstate.Stall{Since: now.Add(-time.Minute), Err: broken}) || !p.Stall.Stalled() {
+	if p.Stall != (partitionstate.Stall{Began: now.Add(-time.Minute), Err: broken}) || !p.Stall.Stalled() {
 		t.Errorf("stalled: %+v", p.Stall)
 	}
 	if p = observe(driver.Observation{Kind: driver.KindResumed}); p.Stall.Stalled() {
@@ -82,7 +82,7 @@ func TestStateOfAPartition(t *testing.T) {
 	if state := s.State(); state.Failure.Err != broken || state.Lag != -1 || state.Totals.Partitions != 0 {
 		t.Errorf("after the loss, whose failure is not over: %+v", state)
 	}
-	if p = observe(driver.Observation{Kind: driver.KindWritten, To: at(29), InFlight: 7, Lag: 5}); p.Held || p.Lag != -1 || p.InFlight != 0 {
+	if p = observe(driver.Observation{Kind: driver.KindWritten, To: positionAt(29), InFlight: 7, Lag: 5}); p.Held || p.Lag != -1 || p.InFlight != 0 {
 		t.Errorf("what is observed late counts: %+v", p)
 	}
 	s.Observe(driver.Observation{Kind: driver.KindListed})

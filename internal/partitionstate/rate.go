@@ -14,8 +14,8 @@ func (r *rate) add(second, n int64) {
 	r.counts[second%(rateSeconds+1)] += n
 }
 
-// at is the mean of the last whole seconds before this one.
-func (r *rate) at(second int64) float64 {
+// mean is the mean of the last whole seconds before this one.
+func (r *rate) mean(second int64) float64 {
 	r.advance(second)
 	sum := int64(0)
 	for i, n := range r.counts {

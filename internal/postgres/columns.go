@@ -118,7 +118,7 @@ type knownTable struct {
 	lock    string   // the check alone, in two statements
 	compare string
 	place   copiedTable
-	after   int64 // how many changes of it were noticed before
+	changes int64 // how many changes of it were noticed before
 }
 
 // changesNoticed counts, for each table of a database whose columns have changed, the checks that
@@ -175,7 +175,7 @@ func connectionOf(conn *pgx.Conn) *connection {
 func (c *Copy) known(ctx context.Context, conn *pgx.Conn) (*knownTable, error) {
 	kept := connectionOf(conn)
 	at := copiedTable{kept.config.Host, kept.config.Port, kept.config.Database, c.key()}
-	if known, ok := kept.known[at.key]; ok && known.after == at.changes() && (known.safe || c.Unchecked) {
+	if known, ok := kept.known[at.key]; ok && known.changes == at.changes() && (known.safe || c.Unchecked) {
 		return known, nil
 	}
 	if !c.Unchecked {
@@ -186,7 +186,7 @@ func (c *Copy) known(ctx context.Context, conn *pgx.Conn) (*knownTable, error) {
 			return nil, err
 		}
 	}
-	known := &knownTable{safe: !c.Unchecked, bases: make([]uint32, len(c.Columns)), place: at, after: at.changes()}
+	known := &knownTable{safe: !c.Unchecked, bases: make([]uint32, len(c.Columns)), place: at, changes: at.changes()}
 	found, err := ColumnsOf(ctx, conn, c.Table.Sanitize())
 	if err != nil {
 		return nil, err

@@ -53,8 +53,8 @@ type Copier interface {
 	CopyText(ctx context.Context, c *Copy) (int64, error)
 }
 
-// Into runs the copy in a transaction, and returns how many rows the table has taken.
-func (c *Copy) Into(ctx context.Context, tx pgx.Tx) (int64, error) {
+// RunTx runs the copy in a transaction, and returns how many rows the table has taken.
+func (c *Copy) RunTx(ctx context.Context, tx pgx.Tx) (int64, error) {
 	if own, ok := tx.(Copier); ok {
 		return own.CopyText(ctx, c)
 	}

@@ -46,7 +46,7 @@ func copied(t testing.TB, conn *pgx.Conn, values ...any) ([]string, error) {
 	}
 	defer tx.Rollback(t.Context())
 	c := rowsOf("t", values)
-	if n, err := c.Into(t.Context(), tx); err != nil || n != int64(len(values)) {
+	if n, err := c.RunTx(t.Context(), tx); err != nil || n != int64(len(values)) {
 		return nil, fmt.Errorf("%d rows: %w", n, err)
 	}
 	rows, err := tx.Query(t.Context(), `SELECT coalesce(c::text, '<NULL>') FROM t`, pgx.QueryExecModeSimpleProtocol)

@@ -34,8 +34,8 @@ type Upserter interface {
 	UpsertRows(ctx context.Context, u *Upsert) error
 }
 
-// Into runs the write in a transaction.
-func (u *Upsert) Into(ctx context.Context, tx pgx.Tx) error {
+// RunTx runs the write in a transaction.
+func (u *Upsert) RunTx(ctx context.Context, tx pgx.Tx) error {
 	if own, ok := tx.(Upserter); ok {
 		return own.UpsertRows(ctx, u)
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// beside is what an event may have beside its properties, in a log such as Kafka, and what stores have
-// no columns for. It is a member of its own in the JSON of the properties, {"event": …}, under a name
-// that no property has: no other value has that tag.
-type beside struct {
+// extra is what an event may have beside its properties, in a log such as Kafka, and what stores
+// have no columns for. It is a member of its own in the JSON of the properties, {"event": …}, under
+// a name that no property has: no other value has that tag.
+type extra struct {
 	Key      []byte    `json:"key,omitempty"` // if it is no text
 	EmptyKey bool      `json:"empty_key,omitempty"`
 	NullBody bool      `json:"null_body,omitempty"`
@@ -38,7 +38,7 @@ const (
 // and in some logs headers, a key that is no text, an empty key, a null value and the sender's time.
 // It returns nil if there is none of that. A property of a type that AMQP does not have is an error.
 func EncodeEvent(e *driver.Event) ([]byte, error) {
-	rest := besideOf(e)
+	rest := extraOf(e)
 	if rest == nil {
 		return Encode(e.Properties)
 	}
@@ -54,9 +54,9 @@ func EncodeEvent(e *driver.Event) ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// besideOf returns what an event has beside its properties, nil if nothing.
-func besideOf(e *driver.Event) *beside {
-	b := &beside{EmptyKey: e.EmptyKey, NullBody: e.Body == nil, Created: e.Created, Undecodable: e.Undecodable}
+// extraOf returns what an event has beside its properties, nil if nothing.
+func extraOf(e *driver.Event) *extra {
+	b := &extra{EmptyKey: e.EmptyKey, NullBody: e.Body == nil, Created: e.Created, Undecodable: e.Undecodable}
 	if !isText(e.Key) {
 		b.Key = []byte(e.Key)
 	}
@@ -110,7 +110,7 @@ func DecodeEvent(data []byte, e *driver.Event) error {
 
 func decodeBeside(value any, e *driver.Event) error {
 	data, err := json.Marshal(value)
-	var b beside
+	var b extra
 	if err == nil {
 		err = json.Unmarshal(data, &b)
 	}

@@ -14,9 +14,9 @@ import (
 
 func TestEncode(t *testing.T) {
 	for _, c := range []struct {
-		after int64
-		list  []driver.SequenceRange
-		want  string
+		base int64
+		list []driver.SequenceRange
+		want string
 	}{
 		{9, nil, ""},
 		{9, []driver.SequenceRange{{First: 11, Last: 11}, {First: 13, Last: 20}}, "1,1+7"},
@@ -24,12 +24,12 @@ func TestEncode(t *testing.T) {
 		{driver.Origin.Sequence, []driver.SequenceRange{{First: 1, Last: math.MaxInt64}}, "1+9223372036854775806"},
 		{driver.Unset.Sequence, []driver.SequenceRange{{First: math.MaxInt64, Last: math.MaxInt64}}, "9223372036854775808"},
 	} {
-		text, err := ranges.Encode(c.after, c.list)
+		text, err := ranges.Encode(c.base, c.list)
 		if err != nil || text != c.want {
-			t.Errorf("after %d, %v: got %q, %v; want %q", c.after, c.list, text, err, c.want)
+			t.Errorf("after %d, %v: got %q, %v; want %q", c.base, c.list, text, err, c.want)
 		}
-		if list, err := ranges.Decode(c.after, text); err != nil || !slices.Equal(list, c.list) {
-			t.Errorf("after %d, %q: got %v, %v; want %v", c.after, text, list, err, c.list)
+		if list, err := ranges.Decode(c.base, text); err != nil || !slices.Equal(list, c.list) {
+			t.Errorf("after %d, %q: got %v, %v; want %v", c.base, text, list, err, c.list)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (l *Log) Note(text string) {
 func (l *Log) Shapes() []string {
 	shapes := make([]string, 0, len(l.texts))
 	for text := range l.texts {
-		shapes = append(shapes, Of(text))
+		shapes = append(shapes, Words(text))
 	}
 	slices.Sort(shapes)
 	return slices.Compact(shapes)
@@ -55,12 +55,12 @@ func (l *Log) Has(shapes []string) bool {
 	})
 }
 
-// Of returns the words of a statement in the order in which each appears first: keywords and
+// Words returns the words of a statement in the order in which each appears first: keywords and
 // names, without values, parameters, comments and punctuation. So statements that differ in their
 // values or in their number of rows have one shape, and statements about different tables have two.
 // A text that is not understood has some shape too: two such texts may differ although their
 // statements do not.
-func Of(text string) string {
+func Words(text string) string {
 	s := scanner{rest: text}
 	seen := map[string]bool{}
 	var words []string

@@ -21,7 +21,7 @@ func TestShape(t *testing.T) {
 		"SELECT 'open":                                                     "select",
 		"SELECT e'\\":                                                      "select",
 	} {
-		if got := sqlshape.Of(text); got != want {
+		if got := sqlshape.Words(text); got != want {
 			t.Errorf("%s: shape %q, want %q", text, got, want)
 		}
 	}
@@ -56,7 +56,7 @@ func FuzzShape(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		shape := sqlshape.Of(text)
+		shape := sqlshape.Words(text)
 		if len(shape) > 2*len(text) { // a space for each word
 			t.Fatalf("%q: %q", text, shape)
 		}

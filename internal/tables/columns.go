@@ -23,14 +23,15 @@ type Column struct {
 
 // Catalog is how a database describes the columns of its tables.
 type Catalog struct {
-	// from is the list of a table's columns; the arguments of place take the place of its verbs.
-	from  string
-	place func(table string) []any // literals
-	name  string                   // the column's name
-	kind  string
-	typ   string // its type, and what else decides which values fit
-	rest  string // size, scale, required, generated, defaulted
-	order string
+	// fromClause is the list of a table's columns; the arguments of place take the place of its
+	// verbs.
+	fromClause string
+	place      func(table string) []any // literals
+	name       string                   // the column's name
+	kind       string
+	typ        string // its type, and what else decides which values fit
+	rest       string // size, scale, required, generated, defaulted
+	order      string
 	// literal is a text, and text makes what is compared with one of an expression.
 	literal func(text string) string
 	text    string
@@ -38,7 +39,7 @@ type Catalog struct {
 
 // Columns describes the columns of a table, none if there is no such table.
 func (c *Catalog) Columns(ctx context.Context, q Querier, table string) (list []Column, err error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+strings.Join([]string{c.name, c.kind, c.typ, c.rest}, ", ")+fmt.Sprintf(c.from, c.place(table)...)+" ORDER BY "+c.order)
+	rows, err := q.QueryContext(ctx, "SELECT "+strings.Join([]string{c.name, c.kind, c.typ, c.rest}, ", ")+fmt.Sprintf(c.fromClause, c.place(table)...)+" ORDER BY "+c.order)
 	if err != nil {
 		return nil, fmt.Errorf("read the columns of table %s: %w", table, err)
 	}
@@ -68,7 +69,7 @@ func (c *Catalog) Same(table string, columns []Column, names []string) string {
 	for group := range slices.Chunk(each, 50) { // SQLite bounds the depth of an expression
 		groups = append(groups, "("+strings.Join(group, " OR ")+")")
 	}
-	return fmt.Sprintf("(SELECT COUNT(*)"+c.from+" AND (", c.place(table)...) + strings.Join(groups, " OR ") + fmt.Sprintf(")) = %d", len(each))
+	return fmt.Sprintf("(SELECT COUNT(*)"+c.fromClause+" AND (", c.place(table)...) + strings.Join(groups, " OR ") + fmt.Sprintf(")) = %d", len(each))
 }
 
 // Changed returns a [ChangedError] if the columns of a table are not what they were.
@@ -117,7 +118,7 @@ func halves(table string) (schema, name string) {
 // MySQL is the catalog of MySQL and MariaDB. Texts are compared by their bytes, and written in
 // hexadecimal: whether a backslash escapes depends on the session.
 var MySQL = &Catalog{
-	from: " FROM information_schema.columns WHERE table_schema = %s AND table_name = %s",
+	fromClause: " FROM information_schema.columns WHERE table_schema = %s AND table_name = %s",
 	place: func(table string) []any {
 		schema, name := halves(table)
 		if schema == "" {
@@ -150,7 +151,7 @@ func mysqlText(text string) string {
 
 // SQLServer is the catalog of SQL Server. An identity and a rowversion (timestamp) take no values.
 var SQLServer = &Catalog{
-	from: " FROM sys.columns WHERE object_id = OBJECT_ID(%s)",
+	fromClause: " FROM sys.columns WHERE object_id = OBJECT_ID(%s)",
 	place: func(table string) []any {
 		parts := strings.Split(table, ".")
 		for i, part := range parts {
@@ -183,7 +184,7 @@ var SQLServer = &Catalog{
 // SQLite is the catalog of SQLite. Hidden 2 and 3 are generated columns. A primary key of one
 // INTEGER column has a value by default.
 var SQLite = &Catalog{
-	from: " FROM pragma_table_xinfo(%s, %s) WHERE 1 = 1",
+	fromClause: " FROM pragma_table_xinfo(%s, %s) WHERE 1 = 1",
 	place: func(table string) []any {
 		schema, name := halves(table)
 		if schema == "" {

@@ -21,7 +21,7 @@ func Example() {
 	}
 	checkpoint, _ := list.Low()
 	fmt.Println("checkpoint", checkpoint)
-	for first, last := range list.Above() {
+	for first, last := range list.Runs() {
 		fmt.Println("done above it:", first, "to", last)
 	}
 	oldest, _ := list.Oldest()

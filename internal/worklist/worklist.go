@@ -24,12 +24,12 @@ type List[P any] struct {
 	mask uint64
 	_    cacheLine // keeps what the owner writes on other cache lines than what Done reads
 
-	next    uint64    // the next arrival's slot
-	low     uint64    // the oldest slot that was not complete at the last check
-	at      P         // the arrival before low
-	idle    *chunk[P] // the last chunk that became free, empty
-	arrived atomic.Uint64
-	_       cacheLine
+	next     uint64    // the next arrival's slot
+	low      uint64    // the oldest slot that was not complete at the last check
+	frontier P         // the arrival before low
+	idle     *chunk[P] // the last chunk that became free, empty
+	arrived  atomic.Uint64
+	_        cacheLine
 
 	completed [stripes]struct {
 		n atomic.Uint64
@@ -48,8 +48,8 @@ const (
 )
 
 type chunk[P any] struct {
-	done [chunkSlots / wordSlots]atomic.Uint64
-	at   [chunkSlots]P
+	done      [chunkSlots / wordSlots]atomic.Uint64
+	positions [chunkSlots]P
 }
 
 // stripes is the number of counters that share the completions.
@@ -76,7 +76,7 @@ func (l *List[P]) Arrive(at P) (slot uint64, ok bool) {
 	if slot%chunkSlots == 0 {
 		l.extend()
 	}
-	l.chunk(slot).at[slot%chunkSlots] = at
+	l.chunk(slot).positions[slot%chunkSlots] = at
 	l.next++
 	l.arrived.Store(l.next)
 	return slot, true
@@ -94,7 +94,7 @@ func (l *List[P]) Done(slot uint64) {
 // owner may call it.
 func (l *List[P]) Low() (at P, done uint64) {
 	l.advance()
-	return l.at, l.low
+	return l.frontier, l.low
 }
 
 // Oldest returns the oldest incomplete arrival, if there is one. Only
@@ -131,11 +131,11 @@ func (l *List[P]) completions() (n uint64) {
 	return n
 }
 
-// Above yields the runs of complete arrivals above the frontier that Low has last
+// Runs yields the runs of complete arrivals above the frontier that Low has last
 // returned, in order, each as its first and last arrival. It takes one step for
 // every run, and for every 64 arrivals in flight. Only the owner may call it, and
 // must not change the list during the iteration; arrivals may complete.
-func (l *List[P]) Above() iter.Seq2[P, P] {
+func (l *List[P]) Runs() iter.Seq2[P, P] {
 	return func(yield func(first, last P) bool) {
 		for from := l.seek(l.low, true); from < l.next; {
 			to := l.seek(from, false)
@@ -154,7 +154,7 @@ func (l *List[P]) advance() {
 	if low == l.low {
 		return
 	}
-	l.at = l.position(low - 1)
+	l.frontier = l.position(low - 1)
 	for c := l.low / chunkSlots; c < low/chunkSlots; c++ {
 		l.idle, l.ring[c&l.mask] = l.ring[c&l.mask], nil
 		*l.idle = chunk[P]{}
@@ -197,4 +197,4 @@ func (l *List[P]) word(slot uint64) *atomic.Uint64 {
 	return &l.chunk(slot).done[slot%chunkSlots/wordSlots]
 }
 
-func (l *List[P]) position(slot uint64) P { return l.chunk(slot).at[slot%chunkSlots] }
+func (l *List[P]) position(slot uint64) P { return l.chunk(slot).positions[slot%chunkSlots] }

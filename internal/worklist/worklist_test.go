@@ -14,8 +14,8 @@ import (
 // model is the work list at its simplest: every arrival there ever was, and
 // whether it is complete.
 type model struct {
-	at   []int
-	done []bool
+	positions []int
+	done      []bool
 }
 
 // low counts the arrivals below the first that is not complete.
@@ -26,14 +26,14 @@ func (m *model) low() int {
 	return len(m.done)
 }
 
-func (m *model) above() (runs [][2]int) {
-	for i := m.low(); i < len(m.at); i++ {
+func (m *model) runs() (runs [][2]int) {
+	for i := m.low(); i < len(m.positions); i++ {
 		switch {
 		case !m.done[i]:
 		case !m.done[i-1]:
-			runs = append(runs, [2]int{m.at[i], m.at[i]})
+			runs = append(runs, [2]int{m.positions[i], m.positions[i]})
 		default:
-			runs[len(runs)-1][1] = m.at[i]
+			runs[len(runs)-1][1] = m.positions[i]
 		}
 	}
 	return runs
@@ -54,10 +54,10 @@ func newPair(t *testing.T, size int) *pair { return &pair{t: t, size: size, l: N
 func (p *pair) arrive(gap int) {
 	p.t.Helper()
 	at := gap
-	if n := len(p.m.at); n > 0 {
-		at += p.m.at[n-1] + 1
+	if n := len(p.m.positions); n > 0 {
+		at += p.m.positions[n-1] + 1
 	}
-	back := len(p.m.at) - p.m.low()
+	back := len(p.m.positions) - p.m.low()
 	slot, ok := p.l.Arrive(at)
 	if ok != (back < p.size) {
 		p.t.Fatalf("Arrive says %v; the oldest lies %d arrivals back, and there is room for %d", ok, back, p.size)
@@ -65,10 +65,10 @@ func (p *pair) arrive(gap int) {
 	if !ok {
 		return
 	}
-	if slot != uint64(len(p.m.at)) {
-		p.t.Fatalf("arrival %d got slot %d", len(p.m.at), slot)
+	if slot != uint64(len(p.m.positions)) {
+		p.t.Fatalf("arrival %d got slot %d", len(p.m.positions), slot)
 	}
-	p.m.at, p.m.done = append(p.m.at, at), append(p.m.done, false)
+	p.m.positions, p.m.done = append(p.m.positions, at), append(p.m.done, false)
 	p.open = append(p.open, slot)
 }
 
@@ -88,7 +88,7 @@ func (p *pair) low() {
 	p.t.Helper()
 	low := p.m.low()
 	at, done := p.l.Low()
-	if done != uint64(low) || low > 0 && at != p.m.at[low-1] || low == 0 && at != 0 {
+	if done != uint64(low) || low > 0 && at != p.m.positions[low-1] || low == 0 && at != 0 {
 		p.t.Fatalf("Low is %d, %d; the model has %d complete", at, done, low)
 	}
 }
@@ -97,18 +97,18 @@ func (p *pair) compare() {
 	p.t.Helper()
 	low := p.m.low()
 	at, ok := p.l.Oldest()
-	if ok != (low < len(p.m.at)) || ok && at != p.m.at[low] {
-		p.t.Fatalf("Oldest is %d, %v; the model has %d complete of %d", at, ok, low, len(p.m.at))
+	if ok != (low < len(p.m.positions)) || ok && at != p.m.positions[low] {
+		p.t.Fatalf("Oldest is %d, %v; the model has %d complete of %d", at, ok, low, len(p.m.positions))
 	}
 	p.low()
 	if got := p.l.InFlight(); got != len(p.open) {
 		p.t.Fatalf("InFlight is %d, want %d", got, len(p.open))
 	}
 	var runs [][2]int
-	for first, last := range p.l.Above() {
+	for first, last := range p.l.Runs() {
 		runs = append(runs, [2]int{first, last})
 	}
-	if want := p.m.above(); !slices.Equal(runs, want) {
+	if want := p.m.runs(); !slices.Equal(runs, want) {
 		p.t.Fatalf("Above is %v, want %v", runs, want)
 	}
 }
@@ -238,7 +238,7 @@ func TestConcurrent(t *testing.T) {
 			t.Fatalf("Low is %d, %d after %d", end, n, low)
 		}
 		low = n
-		for first, last := range l.Above() {
+		for first, last := range l.Runs() {
 			if n > 0 && first <= end || last < first {
 				t.Fatalf("the run %d to %d is not above %d", first, last, end)
 			}

@@ -32,12 +32,12 @@ type madeType struct {
 }
 
 type madeField struct {
-	name    string
-	aliases []string
-	typ     *madeType
-	beside  bool // its logical type is written beside its type
-	value   any  // its default, if hasDefault
-	has     bool
+	name     string
+	aliases  []string
+	typ      *madeType
+	separate bool // its logical type is written beside its type
+	value    any  // its default, if hasDefault
+	has      bool
 }
 
 var madeLeaves = []string{"null", "boolean", "int", "long", "float", "double", "bytes", "string", "fixed", "enum"}
@@ -72,7 +72,7 @@ func (g *avroMade) aType(depth int) *madeType {
 	case "record":
 		g.define(t)
 		for range g.IntN(6) {
-			t.fields = append(t.fields, madeField{name: g.name("f"), typ: g.aType(depth - 1), beside: g.oneIn(4)})
+			t.fields = append(t.fields, madeField{name: g.name("f"), typ: g.aType(depth - 1), separate: g.oneIn(4)})
 		}
 	case "union":
 		g.unite(t, depth)
@@ -171,7 +171,7 @@ func (t *madeType) schema(seen map[*madeType]bool, annotated bool) any {
 		fields := []any{}
 		for _, f := range t.fields {
 			field := map[string]any{"name": f.name, "aliases": append([]string{}, f.aliases...)}
-			beside := f.beside && f.typ.logical != "" && !seen[f.typ]
+			beside := f.separate && f.typ.logical != "" && !seen[f.typ]
 			if field["type"] = f.typ.schema(seen, !beside); beside {
 				field["logicalType"], field["precision"], field["scale"] = f.typ.logical, f.typ.precision, f.typ.scale
 			}

@@ -11,22 +11,22 @@ func short(kind avroKind) error { return fmt.Errorf("it ends within a value (%s)
 
 // take reads size bytes.
 func (w *avroWalk) take(size int, kind avroKind) ([]byte, error) {
-	if size > len(w.in)-w.at {
+	if size > len(w.in)-w.offset {
 		return nil, short(kind)
 	}
-	w.at += size
-	return w.in[w.at-size : w.at : w.at], nil
+	w.offset += size
+	return w.in[w.offset-size : w.offset : w.offset], nil
 }
 
 // whole reads an int or long. An int that has more than 32 bits is an error.
 func (w *avroWalk) whole(kind avroKind) (int64, error) {
 	var n uint64
 	for i := 0; ; i++ {
-		if w.at >= len(w.in) {
+		if w.offset >= len(w.in) {
 			return 0, short(kind)
 		}
-		b := w.in[w.at]
-		w.at++
+		b := w.in[w.offset]
+		w.offset++
 		if i == 9 && b > 1 || kind == avroInt && i == 4 && b > 0xf {
 			return 0, fmt.Errorf("a number is too large for a value (%s)", kind)
 		}
@@ -45,7 +45,7 @@ func (w *avroWalk) counted(kind avroKind) ([]byte, error) {
 		return nil, err
 	case n < 0:
 		return nil, fmt.Errorf("invalid negative %s length %d", kind, n)
-	case n > int64(len(w.in)-w.at):
+	case n > int64(len(w.in)-w.offset):
 		return nil, short(kind)
 	}
 	return w.take(int(n), kind)
@@ -135,10 +135,10 @@ func (w *avroWalk) skipBlocks(t *avroType) error {
 		switch {
 		case err != nil || count == 0:
 			return err
-		case size < 0 || size > int64(len(w.in)-w.at):
+		case size < 0 || size > int64(len(w.in)-w.offset):
 			return errors.New("a block of an array or map is longer than the body")
 		case size > 0:
-			w.at += int(size)
+			w.offset += int(size)
 			continue
 		case noBytes && count > maxNoBytes-total:
 			return errNoBytes

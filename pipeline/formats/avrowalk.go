@@ -25,7 +25,7 @@ const (
 type avroWalk struct {
 	jsonWriter
 	in      []byte
-	at      int
+	offset  int
 	depth   int
 	entries []avroEntry // of the records and maps around the value that is read
 	scratch []byte
@@ -46,10 +46,10 @@ func (s *avroStep) decode(body []byte, limit int) ([]byte, error) {
 	}
 	w := avroWalks.Get().(*avroWalk)
 	w.jsonWriter = jsonWriter{limit: limit, out: make([]byte, 0, min(limit, 2*len(body)+64))}
-	w.in, w.at, w.depth, w.entries = body, 0, 0, w.entries[:0]
+	w.in, w.offset, w.depth, w.entries = body, 0, 0, w.entries[:0]
 	err := w.value(s)
-	if err == nil && w.at < len(body) {
-		err = fmt.Errorf("%d bytes follow the value", len(body)-w.at)
+	if err == nil && w.offset < len(body) {
+		err = fmt.Errorf("%d bytes follow the value", len(body)-w.offset)
 	}
 	out, noTexts := w.out, w.hasNoText
 	w.in, w.out = nil, nil
@@ -331,7 +331,7 @@ func (w *avroWalk) object(s *avroStep) error {
 			break
 		}
 		for ; count > 0; count-- {
-			start, at := len(w.out), w.at
+			start, at := len(w.out), w.offset
 			key, err := w.counted(avroMap)
 			if err != nil {
 				return err

@@ -47,11 +47,11 @@ func (d *Decoder) decompress(ctx context.Context, e *sluice.Event) ([]byte, Comp
 	body, err := e.Body, error(nil)
 	switch compression {
 	case Gzip:
-		body, err = d.within(ctx, sizeOfGzip(e.Body), 1, func(limit int) ([]byte, error) { return gunzip(e.Body, limit) })
+		body, err = d.bounded(ctx, sizeOfGzip(e.Body), 1, func(limit int) ([]byte, error) { return gunzip(e.Body, limit) })
 	case Deflate:
-		body, err = d.within(ctx, 16*len(e.Body), 1, func(limit int) ([]byte, error) { return inflate(e.Body, limit) })
+		body, err = d.bounded(ctx, 16*len(e.Body), 1, func(limit int) ([]byte, error) { return inflate(e.Body, limit) })
 	case Zstd:
-		body, err = d.within(ctx, sizeOfZstd(e.Body), 1, func(limit int) ([]byte, error) { return d.unzstd(e.Body, limit) })
+		body, err = d.bounded(ctx, sizeOfZstd(e.Body), 1, func(limit int) ([]byte, error) { return d.unzstd(e.Body, limit) })
 	}
 	if err != nil {
 		return nil, none, fmt.Errorf("%s: %w", compression, err)
@@ -105,9 +105,9 @@ func (e tooLargeError) Error() string {
 	return fmt.Sprintf("it has more than %d bytes then, the limit (max_size)", int(e))
 }
 
-// within calls decode with a limit of the size that is expected, and with max_size if that is not
+// bounded calls decode with a limit of the size that is expected, and with max_size if that is not
 // enough. It charges so many times the limit before.
-func (d *Decoder) within(ctx context.Context, expected, times int, decode func(limit int) ([]byte, error)) ([]byte, error) {
+func (d *Decoder) bounded(ctx context.Context, expected, times int, decode func(limit int) ([]byte, error)) ([]byte, error) {
 	for limit, charged := min(expected, d.cfg.MaxSize), 0; ; limit = d.cfg.MaxSize {
 		if err := memory.Grow(ctx, int64(times*(limit-charged))); err != nil {
 			return nil, err

@@ -96,7 +96,7 @@ func (d *Decoder) Event(ctx context.Context, e *sluice.Event) (*sluice.Event, er
 	if d.cfg.Encoding == nil {
 		return &out, d.unwrap(ctx, &out)
 	}
-	out.Body, err = d.within(ctx, 8*len(body)+leastJSON, 2, func(limit int) ([]byte, error) {
+	out.Body, err = d.bounded(ctx, 8*len(body)+leastJSON, 2, func(limit int) ([]byte, error) {
 		return d.cfg.Encoding.json(ctx, body, e.ContentType, limit)
 	})
 	if err != nil {
@@ -112,7 +112,7 @@ func (d *Decoder) unwrap(ctx context.Context, e *sluice.Event) error {
 	if d.cfg.Envelope == noEnvelope {
 		return nil
 	}
-	body, err := d.within(ctx, len(e.Body)+leastJSON, 2, func(limit int) ([]byte, error) { return d.open(e.Body, limit) })
+	body, err := d.bounded(ctx, len(e.Body)+leastJSON, 2, func(limit int) ([]byte, error) { return d.open(e.Body, limit) })
 	if err != nil {
 		return fmt.Errorf("read the %s envelope: %w", d.cfg.Envelope, err)
 	}

@@ -340,10 +340,10 @@ func TestSchemasAreKept(t *testing.T) {
 	}
 	f.schemas["/schemas/ids/258"] = confluentAnswer(kindAvro, `"null"`)
 	encoding.schemas.mu.Lock()
-	if left := time.Until(encoding.schemas.kept["258"].until); left <= 0 || left > forgetAfter {
+	if left := time.Until(encoding.schemas.kept["258"].expires); left <= 0 || left > forgetAfter {
 		t.Errorf("a schema that does not exist is asked for again in %v", left)
 	}
-	encoding.schemas.kept["258"].until = time.Now().Add(-1)
+	encoding.schemas.kept["258"].expires = time.Now().Add(-1)
 	encoding.schemas.mu.Unlock()
 	if _, err := d.Event(t.Context(), framed(2, "")); err != nil {
 		t.Errorf("registered since: %v", err)

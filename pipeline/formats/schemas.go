@@ -138,11 +138,11 @@ type schemas[T any] struct {
 
 // kept is a schema, or why it cannot be used.
 type kept[T any] struct {
-	ready chan struct{} // closed when the rest is set
-	value T
-	err   error
-	until time.Time // when it is forgotten; zero: never
-	text  int       // how many bytes its text has
+	ready   chan struct{} // closed when the rest is set
+	value   T
+	err     error
+	expires time.Time // when it is forgotten; zero: never
+	text    int       // how many bytes its text has
 }
 
 func newSchemas[T any](r Registry, kind schemaKind, compile func(*registered) (T, error)) *schemas[T] {
@@ -177,7 +177,7 @@ func (s *schemas[T]) get(ctx context.Context, id string) (T, error) {
 func (k *kept[T]) expired() bool {
 	select {
 	case <-k.ready:
-		return !k.until.IsZero() && time.Now().After(k.until)
+		return !k.expires.IsZero() && time.Now().After(k.expires)
 	default:
 		return false
 	}
@@ -235,7 +235,7 @@ func (s *schemas[T]) load(ctx context.Context, id string, k *kept[T]) {
 		}
 	}
 	if _, unknown := errors.AsType[*unknownSchemaError](err); unknown {
-		k.until = time.Now().Add(forgetAfter)
+		k.expires = time.Now().Add(forgetAfter)
 	}
 	if errors.Is(err, sluice.ErrOutage) {
 		s.mu.Lock()

@@ -15,7 +15,7 @@ const token = "correct horse battery staple"
 
 var locked = web.Config{Token: token}
 
-func from(address string) func(*http.Request) {
+func fromAddress(address string) func(*http.Request) {
 	return func(r *http.Request) { r.RemoteAddr = address }
 }
 
@@ -36,15 +36,15 @@ func (w *world) signIn(token, address string) (*http.Cookie, int) {
 	return nil, rec.Code
 }
 
-func with(c *http.Cookie) func(*http.Request) {
+func withCookie(c *http.Cookie) func(*http.Request) {
 	return func(r *http.Request) { r.AddCookie(c) }
 }
 
 func TestWithoutATokenOnlyThisMachineMayLook(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	for name, change := range map[string]func(*http.Request){
-		"another machine":       from("192.0.2.7:50000"),
-		"another machine, IPv6": from("[2001:db8::7]:50000"),
+		"another machine":       fromAddress("192.0.2.7:50000"),
+		"another machine, IPv6": fromAddress("[2001:db8::7]:50000"),
 		// A page of another site whose name was made to lead here.
 		"another name":      func(r *http.Request) { r.Host = "attacker.example:8443" },
 		"another address":   func(r *http.Request) { r.Host = "192.0.2.1" },
@@ -92,16 +92,16 @@ func TestSignIn(t *testing.T) {
 	if !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || !strings.HasPrefix(c.Name, "__Host-") || strings.Contains(c.Value, token) {
 		t.Errorf("the cookie is %v", c)
 	}
-	if rec := w.ask("GET", "/api/dead-letters", "", with(c)); rec.Code != http.StatusOK {
+	if rec := w.ask("GET", "/api/dead-letters", "", withCookie(c)); rec.Code != http.StatusOK {
 		t.Errorf("signed in: %d %s", rec.Code, rec.Body)
 	}
 	forged := *c
 	forged.Value = strings.Repeat("A", len(c.Value))
-	if rec := w.ask("GET", "/api/dead-letters", "", with(&forged)); rec.Code != http.StatusUnauthorized {
+	if rec := w.ask("GET", "/api/dead-letters", "", withCookie(&forged)); rec.Code != http.StatusUnauthorized {
 		t.Errorf("with a forged cookie: %d", rec.Code)
 	}
-	w.ask("POST", "/sign-out", "", with(c))
-	if rec := w.ask("GET", "/api/dead-letters", "", with(c)); rec.Code != http.StatusUnauthorized {
+	w.ask("POST", "/sign-out", "", withCookie(c))
+	if rec := w.ask("GET", "/api/dead-letters", "", withCookie(c)); rec.Code != http.StatusUnauthorized {
 		t.Errorf("signed out: %d", rec.Code)
 	}
 }
@@ -138,7 +138,7 @@ func TestGuessingIsSlow(t *testing.T) {
 		if c, code := w.signIn(token, "192.0.2.1:2"); c != nil || code != http.StatusTooManyRequests {
 			t.Errorf("after five guesses: %d, %v", code, c)
 		}
-		if rec := w.ask("GET", "/", "", func(r *http.Request) { bearer(token)(r); from("192.0.2.1:3")(r) }); rec.Code != http.StatusTooManyRequests {
+		if rec := w.ask("GET", "/", "", func(r *http.Request) { bearer(token)(r); fromAddress("192.0.2.1:3")(r) }); rec.Code != http.StatusTooManyRequests {
 			t.Errorf("a script from there: %d", rec.Code)
 		}
 		if c, _ := w.signIn(token, "192.0.2.2:1"); c == nil {
@@ -164,11 +164,11 @@ func TestSessionsEnd(t *testing.T) {
 		w := newWorld(t, 1, &cfg)
 		c, _ := w.signIn(token, "192.0.2.1:1")
 		time.Sleep(12*time.Hour - time.Second)
-		if rec := w.ask("GET", "/api/dead-letters", "", with(c)); rec.Code != http.StatusOK {
+		if rec := w.ask("GET", "/api/dead-letters", "", withCookie(c)); rec.Code != http.StatusOK {
 			t.Errorf("within twelve hours: %d", rec.Code)
 		}
 		time.Sleep(2 * time.Second)
-		if rec := w.ask("GET", "/api/dead-letters", "", with(c)); rec.Code != http.StatusUnauthorized {
+		if rec := w.ask("GET", "/api/dead-letters", "", withCookie(c)); rec.Code != http.StatusUnauthorized {
 			t.Errorf("after them: %d", rec.Code)
 		}
 	})
@@ -182,10 +182,10 @@ func TestSessionsAreBounded(t *testing.T) {
 	for range 1000 {
 		last, _ = w.signIn(token, "192.0.2.1:1")
 	}
-	if rec := w.ask("GET", "/api/dead-letters", "", with(first)); rec.Code != http.StatusUnauthorized {
+	if rec := w.ask("GET", "/api/dead-letters", "", withCookie(first)); rec.Code != http.StatusUnauthorized {
 		t.Errorf("the oldest of 1,001 sessions: %d", rec.Code)
 	}
-	if rec := w.ask("GET", "/api/dead-letters", "", with(last)); rec.Code != http.StatusOK {
+	if rec := w.ask("GET", "/api/dead-letters", "", withCookie(last)); rec.Code != http.StatusOK {
 		t.Errorf("the newest: %d", rec.Code)
 	}
 }
@@ -204,7 +204,7 @@ func TestRequestsFromOtherSites(t *testing.T) {
 	w.park(t, 1)
 	c, _ := w.signIn(token, "127.0.0.1:1")
 	discard := func(change func(*http.Request)) int {
-		return w.ask("POST", "/api/dead-letters/discard", `{"ids":[1]}`, func(r *http.Request) { with(c)(r); change(r) }).Code
+		return w.ask("POST", "/api/dead-letters/discard", `{"ids":[1]}`, func(r *http.Request) { withCookie(c)(r); change(r) }).Code
 	}
 	for name, change := range map[string]func(*http.Request){
 		"another site":    func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
@@ -219,7 +219,7 @@ func TestRequestsFromOtherSites(t *testing.T) {
 	if rec := w.ask("POST", "/sign-in", "token=x", func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }); rec.Code != http.StatusForbidden {
 		t.Errorf("signing in from another site: %d", rec.Code)
 	}
-	if rec := w.ask("GET", "/api/dead-letters/discard?ids=1", "", with(c)); rec.Code == http.StatusOK {
+	if rec := w.ask("GET", "/api/dead-letters/discard?ids=1", "", withCookie(c)); rec.Code == http.StatusOK {
 		t.Error("a GET has discarded")
 	}
 	if l, err := w.store.Get(t.Context(), group, 1); err != nil || l.Status != "dead" {

@@ -35,9 +35,9 @@ type connections struct {
 // connection is one that the listener has accepted.
 type connection struct {
 	net.Conn
-	of    *connections
-	from  netip.Prefix
-	timer *time.Timer // closes an unauthenticated connection that is idle
+	connections *connections
+	network     netip.Prefix
+	timer       *time.Timer // closes an unauthenticated connection that is idle
 	// connections.mu guards these.
 	closed        bool
 	authenticated bool
@@ -59,13 +59,13 @@ func (l *connections) Accept() (net.Conn, error) {
 
 // admit makes room for a connection. It returns false if all others have authenticated.
 func (l *connections) admit(accepted net.Conn) (*connection, bool) {
-	c := &connection{Conn: accepted, of: l}
+	c := &connection{Conn: accepted, connections: l}
 	if at, ok := accepted.RemoteAddr().(*net.TCPAddr); ok {
-		c.from = network(at.AddrPort().Addr())
+		c.network = network(at.AddrPort().Addr())
 	}
 	l.mu.Lock()
 	var evicted *connection
-	if same := l.unauthenticatedOf(c.from); len(same) >= maxUnauthenticated {
+	if same := l.unauthenticatedOf(c.network); len(same) >= maxUnauthenticated {
 		evicted = same[0]
 	} else if l.open >= maxConnections {
 		if len(l.unauthenticated) == 0 {
@@ -90,7 +90,7 @@ func (l *connections) admit(accepted net.Conn) (*connection, bool) {
 // unauthenticatedOf returns the unauthenticated connections of an address. The lock is held.
 func (l *connections) unauthenticatedOf(from netip.Prefix) (same []*connection) {
 	for _, c := range l.unauthenticated {
-		if c.from == from {
+		if c.network == from {
 			same = append(same, c)
 		}
 	}
@@ -117,28 +117,28 @@ func (l *connections) forget(c *connection) {
 
 // Close closes the connection.
 func (c *connection) Close() error {
-	c.of.mu.Lock()
-	c.of.remove(c)
-	c.of.mu.Unlock()
+	c.connections.mu.Lock()
+	c.connections.remove(c)
+	c.connections.mu.Unlock()
 	return c.Conn.Close()
 }
 
 // noteAuthenticated notes that a request of the connection has authenticated.
 func (c *connection) noteAuthenticated() {
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
+	c.connections.mu.Lock()
+	defer c.connections.mu.Unlock()
 	if c.authenticated || c.closed {
 		return
 	}
 	c.authenticated = true
 	c.timer.Stop()
-	c.of.forget(c)
+	c.connections.forget(c)
 }
 
 // noteRequest notes a request of the connection.
 func (c *connection) noteRequest() {
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
+	c.connections.mu.Lock()
+	defer c.connections.mu.Unlock()
 	if !c.authenticated && !c.closed {
 		c.timer.Reset(unauthenticatedIdle)
 	}

@@ -211,16 +211,16 @@ func (d *Dashboard) routes() http.Handler {
 		inside.HandleFunc("GET /autoscaling", d.servePage)
 		inside.HandleFunc("GET /api/autoscaling", d.serveScaling)
 	}
-	inside.HandleFunc("GET /api/history", d.about(d.serveHistory))
-	inside.HandleFunc("GET /api/live", d.about(d.serveLive))
-	inside.HandleFunc("GET /api/dead-letters", d.about(d.serveDeadLetters))
-	inside.HandleFunc("GET /api/dead-letters/{id}", d.about(d.serveDeadLetter))
-	inside.HandleFunc("POST /api/dead-letters/retry", d.about(d.serveRetry))
-	inside.HandleFunc("POST /api/dead-letters/discard", d.about(d.serveDiscard))
-	inside.HandleFunc("GET /api/audit", d.about(d.serveAudit))
-	inside.HandleFunc("POST /api/audit", d.about(d.serveAuditNow))
-	inside.HandleFunc("POST /api/partitions/{id}/pause", d.about(d.servePause(true)))
-	inside.HandleFunc("POST /api/partitions/{id}/resume", d.about(d.servePause(false)))
+	inside.HandleFunc("GET /api/history", d.forPipeline(d.serveHistory))
+	inside.HandleFunc("GET /api/live", d.forPipeline(d.serveLive))
+	inside.HandleFunc("GET /api/dead-letters", d.forPipeline(d.serveDeadLetters))
+	inside.HandleFunc("GET /api/dead-letters/{id}", d.forPipeline(d.serveDeadLetter))
+	inside.HandleFunc("POST /api/dead-letters/retry", d.forPipeline(d.serveRetry))
+	inside.HandleFunc("POST /api/dead-letters/discard", d.forPipeline(d.serveDiscard))
+	inside.HandleFunc("GET /api/audit", d.forPipeline(d.serveAudit))
+	inside.HandleFunc("POST /api/audit", d.forPipeline(d.serveAuditNow))
+	inside.HandleFunc("POST /api/partitions/{id}/pause", d.forPipeline(d.servePause(true)))
+	inside.HandleFunc("POST /api/partitions/{id}/resume", d.forPipeline(d.servePause(false)))
 
 	outside := http.NewServeMux()
 	outside.HandleFunc("GET /assets/", d.page.serveAsset)
@@ -242,9 +242,9 @@ func (d *Dashboard) routes() http.Handler {
 	})))
 }
 
-// about finds the pipeline that a request names; a request that names none means
+// forPipeline finds the pipeline that a request names; a request that names none means
 // the only one.
-func (d *Dashboard) about(fn func(http.ResponseWriter, *http.Request, *shown)) http.HandlerFunc {
+func (d *Dashboard) forPipeline(fn func(http.ResponseWriter, *http.Request, *shown)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s := d.shown[0]
 		if name := r.URL.Query().Get("pipeline"); name != "" || len(d.shown) > 1 {

@@ -217,14 +217,14 @@ func TestRetry(t *testing.T) {
 	if marked.Letters != 2 || marked.More {
 		t.Errorf("%+v marked", marked)
 	}
-	so := until(t, ticks, "the retry's end", func(k *tick) bool { return len(k.Runs) == 1 && k.Runs[0].Ended })
+	so := awaitTick(t, ticks, "the retry's end", func(k *tick) bool { return len(k.Runs) == 1 && k.Runs[0].Ended })
 	if r := so.Runs[0]; r.Applied != 0 || r.Failed != 2 || r.Waiting != 0 || len(r.Failures) != 2 || r.Error != "" {
 		t.Errorf("refused again: %+v", r)
 	}
 
 	w.mended.Store(true)
 	w.answer(&marked, "POST", "/api/dead-letters/retry", fmt.Sprintf(`{"ids":[%d]}`, w.letters("?search=2").Letters[0].ID))
-	so = until(t, ticks, "the second's end", func(k *tick) bool { return len(k.Runs) == 2 && k.Runs[0].Ended && k.Dead == 1 })
+	so = awaitTick(t, ticks, "the second's end", func(k *tick) bool { return len(k.Runs) == 2 && k.Runs[0].Ended && k.Dead == 1 })
 	if r := so.Runs[0]; r.Marked != 1 || r.Applied != 1 || r.Failed != 0 {
 		t.Errorf("mended: %+v", r)
 	}
@@ -284,7 +284,7 @@ func TestDeadLettersAreCountedByTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	client, base := w.serve()
-	until(t, watchLive(t, client, base, "pipeline=flights"), "all dead letters", func(k *tick) bool { return k.Dead == 1200 })
+	awaitTick(t, watchLive(t, client, base, "pipeline=flights"), "all dead letters", func(k *tick) bool { return k.Dead == 1200 })
 }
 
 // The log names the dead letters that an action has changed.

@@ -43,8 +43,8 @@ func TestSeconds(t *testing.T) {
 		if !slices.Equal(c.Done, []int64{15, 20, 0, 0}) || !slices.Equal(c.Lag, []int64{600, 400, 400, 400}) || !slices.Equal(c.Letters, []int64{0, 1, 0, 0}) {
 			t.Errorf("done %v, lag %v, letters %v", c.Done, c.Lag, c.Letters)
 		}
-		if c.Took[0] != 2 || c.Longest[0] != 3 || c.Took[2] != 0 || c.From != time.Now().Add(-4*time.Second).Unix() {
-			t.Errorf("took %v, longest %v, from %d", c.Took, c.Longest, c.From)
+		if c.Took[0] != 2 || c.Longest[0] != 3 || c.Took[2] != 0 || c.Start != time.Now().Add(-4*time.Second).Unix() {
+			t.Errorf("took %v, longest %v, from %d", c.Took, c.Longest, c.Start)
 		}
 		f := m.stats()
 		if f.Done() != 35 || f.Lag != 400 || f.Partitions["0"].Rate != 6 || f.Partitions["1"].Rate != 1 {
@@ -241,8 +241,8 @@ func TestLagOfARecreatedHub(t *testing.T) {
 	stats := m.stats()
 	now := time.Now().Add(time.Second)
 	k := &known{
-		at: now, described: now, topic: sluice.Topic{Incarnation: "new", Partitions: []string{"0"}},
-		leases:   map[string]leased{"0": {until: now.Add(time.Minute)}},
+		firstRead: now, described: now, topic: sluice.Topic{Incarnation: "new", Partitions: []string{"0"}},
+		leases:   map[string]leased{"0": {expires: now.Add(time.Minute)}},
 		progress: map[string]sluice.Checkpoint{"0": {Partition: "0", Incarnation: "old", Position: sluice.Position{Sequence: 1999}}},
 		bounds:   map[string]bounds{"0": {driver.Bounds{Last: driver.Position{Sequence: 1999}}, now}},
 	}
@@ -441,7 +441,7 @@ func TestSilentStores(t *testing.T) {
 // aThousand is a pipeline of a thousand partitions of which all move.
 func aThousand() (*shown, []string) {
 	m, ids := NewMeter(), make([]string, 1000)
-	k := &known{at: time.Now(), leases: map[string]leased{}, progress: map[string]sluice.Checkpoint{}, bounds: map[string]bounds{}}
+	k := &known{firstRead: time.Now(), leases: map[string]leased{}, progress: map[string]sluice.Checkpoint{}, bounds: map[string]bounds{}}
 	for i := range ids {
 		ids[i] = fmt.Sprint(i)
 		l := sluice.Lease{Partition: ids[i], Owner: "host-1234-abcdef01", Epoch: 12}

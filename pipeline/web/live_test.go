@@ -44,8 +44,8 @@ func watchLive(t testing.TB, client *http.Client, base, query string) <-chan mes
 	return listen(t, so.Body)
 }
 
-// until reads ticks until one is as wanted.
-func until(t testing.TB, messages <-chan message, what string, ok func(*tick) bool) *tick {
+// awaitTick reads ticks until one is as wanted.
+func awaitTick(t testing.TB, messages <-chan message, what string, ok func(*tick) bool) *tick {
 	t.Helper()
 	var k tick
 	for began := time.Now(); time.Since(began) < 2*time.Minute; {
@@ -181,18 +181,18 @@ func TestPauseAndResume(t *testing.T) {
 	w.consume()
 	client, base := w.serve()
 	ticks := watchLive(t, client, base, "")
-	until(t, ticks, "both partitions", func(k *tick) bool { return k.Here == 2 })
+	awaitTick(t, ticks, "both partitions", func(k *tick) bool { return k.Here == 2 })
 
 	var so struct{ Paused bool }
 	w.answer(&so, "POST", "/api/partitions/1/pause", "")
 	w.hub.Append("0", events("a")...)
 	w.hub.Append("1", events("b", "c")...)
-	k := until(t, ticks, "what waits", func(k *tick) bool { return k.Done == 1 && k.Lag == 2 })
+	k := awaitTick(t, ticks, "what waits", func(k *tick) bool { return k.Done == 1 && k.Lag == 2 })
 	if k.Paused != 1 || len(k.Trouble) != 1 || k.Trouble[0].Level != "note" || !strings.Contains(k.Trouble[0].Text, "Partition 1 is paused") {
 		t.Errorf("it says %+v", k)
 	}
 	w.answer(&so, "POST", "/api/partitions/1/resume", "")
-	until(t, ticks, "all done", func(k *tick) bool { return k.Done == 3 && k.Lag == 0 && k.Paused == 0 && len(k.Trouble) == 0 })
+	awaitTick(t, ticks, "all done", func(k *tick) bool { return k.Done == 3 && k.Lag == 0 && k.Paused == 0 && len(k.Trouble) == 0 })
 	if rec := w.ask("POST", "/api/partitions/7/pause", "", nil); rec.Code != http.StatusConflict {
 		t.Errorf("a partition of others: %d %s", rec.Code, rec.Body)
 	}
@@ -232,7 +232,7 @@ func TestAStreamEndsWithItsSession(t *testing.T) {
 	}
 	messages := listen(t, so.Body)
 	<-messages
-	w.ask("POST", "/sign-out", "", with(c))
+	w.ask("POST", "/sign-out", "", withCookie(c))
 	deadline := time.NewTimer(2 * time.Minute)
 	defer deadline.Stop()
 	for open := true; open; {

@@ -186,7 +186,7 @@ func (d *Dashboard) servePage(w http.ResponseWriter, r *http.Request) {
 type signInPage struct{ Assets, To, Error string }
 
 func (d *Dashboard) serveSignIn(w http.ResponseWriter, r *http.Request) {
-	to := within(r.URL.Query().Get("to"))
+	to := localPath(r.URL.Query().Get("to"))
 	if !d.auth.required || d.auth.authenticate(r) == nil {
 		http.Redirect(w, r, to, http.StatusSeeOther)
 		return
@@ -194,8 +194,8 @@ func (d *Dashboard) serveSignIn(w http.ResponseWriter, r *http.Request) {
 	d.page.render(w, http.StatusOK, "signin.html", signInPage{Assets: d.page.prefix, To: to})
 }
 
-// within returns the path if it is one of this site's pages, else the overview's.
-func within(to string) string {
+// localPath returns the path if it is one of this site's pages, else the overview's.
+func localPath(to string) string {
 	if to == "/partitions" || to == "/dead-letters" || to == "/audit" || to == "/autoscaling" {
 		return to
 	}
@@ -203,7 +203,7 @@ func within(to string) string {
 }
 
 func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
-	to := within(r.PostFormValue("to"))
+	to := localPath(r.PostFormValue("to"))
 	if d.auth.required {
 		err := d.auth.login(strings.TrimSpace(r.PostFormValue("token")), remote(r))
 		if err != nil {

@@ -35,7 +35,7 @@ type retries struct {
 
 // retry is one request to retry dead letters.
 type retry struct {
-	of          *shown
+	shown       *shown
 	admin       *deadletters.Admin
 	deadLetters []sluice.DeadLetter
 
@@ -99,7 +99,7 @@ func (r *retry) run(ctx context.Context) {
 		err = fmt.Errorf("after %v some still wait for an owner of their partition; they stay marked", followTimeout)
 	}
 	r.end(err)
-	r.of.view.refreshNow()
+	r.shown.view.refreshNow()
 }
 
 func (r *retry) end(err error) {
@@ -127,7 +127,7 @@ func (d *Dashboard) serveRetry(w http.ResponseWriter, r *http.Request, s *shown)
 	}
 	d.cfg.Log.Info("dashboard: dead letters marked for a retry", "pipeline", s.Name, "dead_letters", marked, "ids", ids(list), "from", remote(r))
 	s.view.refreshNow()
-	run := &retry{of: s, admin: admin, deadLetters: list, json: runJSON{Began: time.Now().UnixMilli(), Marked: marked, Waiting: len(list)}}
+	run := &retry{shown: s, admin: admin, deadLetters: list, json: runJSON{Began: time.Now().UnixMilli(), Marked: marked, Waiting: len(list)}}
 	s.retries.add(run)
 	select {
 	case d.followed <- struct{}{}:

@@ -80,7 +80,7 @@ type summary struct {
 
 // columns are a meter's seconds in the form that the charts need.
 type columns struct {
-	From     int64     `json:"from"` // Unix seconds
+	Start    int64     `json:"from"` // Unix seconds
 	Done     []int64   `json:"done"`
 	Bytes    []int64   `json:"bytes"`
 	Letters  []int64   `json:"letters"`
@@ -95,7 +95,7 @@ type columns struct {
 // history makes columns of the newest n seconds of a meter.
 func history(m *Meter, n int64) *columns {
 	list, from := m.past(n)
-	c := &columns{From: from.Unix()}
+	c := &columns{Start: from.Unix()}
 	for i := range list {
 		s := &list[i]
 		c.Done, c.Bytes, c.Letters, c.Retries = append(c.Done, s.Done), append(c.Bytes, s.Bytes), append(c.Letters, s.DeadLetters), append(c.Retries, s.Retries)
@@ -114,8 +114,8 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 // render makes the next snapshot.
 func (v *view) render(s *shown, now time.Time) {
 	k := v.newest()
-	t := summary{Now: now.UnixMilli(), Lag: -1, Dead: -1, Retrying: k.deadLetters.retry, Known: !k.at.IsZero(), Runs: s.retries.list(now)}
-	if k.deadLetters.by != nil {
+	t := summary{Now: now.UnixMilli(), Lag: -1, Dead: -1, Retrying: k.deadLetters.retry, Known: !k.firstRead.IsZero(), Runs: s.retries.list(now)}
+	if k.deadLetters.perPartition != nil {
 		t.Dead = k.deadLetters.dead
 	}
 	stats := meterStats{events: []journalEntry{}}
@@ -163,13 +163,13 @@ func (v *view) render(s *shown, now time.Time) {
 
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.snapshot = v.snapshot.after(rows, text)
+	v.snapshot = v.snapshot.next(rows, text)
 	close(v.next)
 	v.next = make(chan struct{})
 }
 
-// after makes the snapshot that follows; rows that have not changed are reused.
-func (f *snapshot) after(rows []row, tick []byte) *snapshot {
+// next makes the snapshot that follows; rows that have not changed are reused.
+func (f *snapshot) next(rows []row, tick []byte) *snapshot {
 	next := &snapshot{number: 1, shape: 1, summary: tick, rows: make([]renderedRow, len(rows))}
 	if f != nil {
 		next.number, next.shape = f.number+1, f.shape
@@ -208,7 +208,7 @@ func (k *known) rows(p *Pipeline, stats *meterStats, now time.Time) []row {
 	for i, id := range ids {
 		l, c := k.leases[id], k.progress[id]
 		h, held := stats.Partitions[id]
-		r := row{ID: id, Owner: l.Owner, Epoch: max(l.Epoch, c.Epoch), State: "free", Position: driver.Unset.Sequence, Lag: -1, Letters: k.deadLetters.by[id]}
+		r := row{ID: id, Owner: l.Owner, Epoch: max(l.Epoch, c.Epoch), State: "free", Position: driver.Unset.Sequence, Lag: -1, Letters: k.deadLetters.perPartition[id]}
 		if k.progress == nil {
 			r.Position = unknown
 		}
@@ -232,7 +232,7 @@ func (k *known) rows(p *Pipeline, stats *meterStats, now time.Time) []row {
 			case h.Stall.Stalled():
 				r.State, r.Error = "stalled", reason(h.Stall.Err)
 			}
-		case l.until.After(now):
+		case l.expires.After(now):
 			r.State = "elsewhere"
 		case k.leases == nil || k.failed[leaseStore] != "":
 			r.State = "unknown"
@@ -255,17 +255,17 @@ func (k *known) rows(p *Pipeline, stats *meterStats, now time.Time) []row {
 // the log's bounds, whichever is newer.
 func (k *known) lag(id string, position int64, h *partitionstate.Partition, reading bool, m *Meter) int64 {
 	b := k.bounds[id]
-	if reading && h.Lag >= 0 && !b.at.After(h.LagAt) {
+	if reading && h.Lag >= 0 && !b.time.After(h.LagAt) {
 		return h.Lag
 	}
-	if b.at.IsZero() {
+	if b.time.IsZero() {
 		if h.LagAt.IsZero() {
 			return -1
 		}
 		return h.Lag
 	}
 	lag := b.Lag(sluice.Position{Sequence: position})
-	if m != nil && !h.LagAt.After(b.at) {
+	if m != nil && !h.LagAt.After(b.time) {
 		m.state.SetLag(id, lag)
 	}
 	return lag

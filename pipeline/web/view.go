@@ -47,7 +47,7 @@ const leaseStore = "lease store"
 
 // known is what was read from the stores. It is immutable.
 type known struct {
-	at          time.Time // of the first read; zero before it
+	firstRead   time.Time // of the first read; zero before it
 	topic       sluice.Topic
 	described   time.Time
 	leases      map[string]leased
@@ -59,17 +59,17 @@ type known struct {
 
 type leased struct {
 	driver.LeaseInfo
-	until time.Time
+	expires time.Time
 }
 
 type bounds struct {
 	driver.Bounds
-	at time.Time
+	time time.Time
 }
 
 type deadLetterCount struct {
-	dead, retry int
-	by          map[string]int // waiting, by partition
+	dead, retry  int
+	perPartition map[string]int // waiting, by partition
 }
 
 func (v *view) init() {
@@ -216,8 +216,8 @@ func (k known) refresh(ctx context.Context, p *Pipeline) known {
 	work.Wait()
 	next.bounds = k.ends(ctx, p, next.topic)
 	now := time.Now()
-	if next.at.IsZero() {
-		next.at = now
+	if next.firstRead.IsZero() {
+		next.firstRead = now
 	}
 	next.failed = failed
 	return next
@@ -227,14 +227,14 @@ func count(ctx context.Context, p *Pipeline) (deadLetterCount, error) {
 	counts, err := p.DeadLetters.Count(ctx, p.Group, sluice.DeadLetterFilter{
 		Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRetry},
 	})
-	c := deadLetterCount{by: map[string]int{}}
+	c := deadLetterCount{perPartition: map[string]int{}}
 	for _, n := range counts {
 		if n.Status == sluice.StatusRetry {
 			c.retry += n.Count
 		} else {
 			c.dead += n.Count
 		}
-		c.by[n.Partition] += n.Count
+		c.perPartition[n.Partition] += n.Count
 	}
 	return c, err
 }
@@ -256,12 +256,12 @@ func (k *known) ends(ctx context.Context, p *Pipeline, topic sluice.Topic) map[s
 	var stale []string
 	for _, id := range topic.Partitions {
 		h, held := here[id]
-		if !paused[id] && (held && now.Sub(h.LagAt) < boundsMaxAge || now.Sub(next[id].at) < boundsMaxAge) {
+		if !paused[id] && (held && now.Sub(h.LagAt) < boundsMaxAge || now.Sub(next[id].time) < boundsMaxAge) {
 			continue
 		}
 		stale = append(stale, id)
 	}
-	oldestFirst(stale, func(id string) time.Time { return next[id].at })
+	oldestFirst(stale, func(id string) time.Time { return next[id].time })
 	stale = stale[:min(len(stale), endsAtOnce(driver.BudgetOf(p.Source), len(topic.Partitions)))]
 	var mu sync.Mutex
 	var work sync.WaitGroup

@@ -15,7 +15,7 @@ func TestWarn(t *testing.T) {
 	ticks := watchLive(t, client, base, "")
 	w.dashboard.Warn("nothing of this name", []health.Warning{{Text: "elsewhere"}})
 	w.dashboard.Warn("flights", []health.Warning{{Kind: health.WarningPartitionsAdded, Text: "the hub has grown"}})
-	until(t, ticks, "the warning", func(k *tick) bool { return len(k.Trouble) == 1 && k.Trouble[0].Text == "the hub has grown" })
+	awaitTick(t, ticks, "the warning", func(k *tick) bool { return len(k.Trouble) == 1 && k.Trouble[0].Text == "the hub has grown" })
 	w.dashboard.Warn("flights", nil)
-	until(t, ticks, "its end", func(k *tick) bool { return len(k.Trouble) == 0 })
+	awaitTick(t, ticks, "its end", func(k *tick) bool { return len(k.Trouble) == 0 })
 }

@@ -35,8 +35,8 @@ type node struct {
 
 // finding is a place that needs real time.
 type finding struct {
-	at   token.Position
-	what string
+	position token.Position
+	what     string
 }
 
 func newProject() *project {
@@ -105,7 +105,7 @@ func (p *project) check(exceptions map[name]string) []string {
 			continue
 		}
 		problems = append(problems, fmt.Sprintf("%s:%d: %s %s: begin it with need.RealTime(t), or wait for a condition, or run it in synctest.Test",
-			found.at.Filename, found.at.Line, test.name.name, found.what))
+			found.position.Filename, found.position.Line, test.name.name, found.what))
 	}
 	for exception := range exceptions {
 		if !used[exception] {

@@ -179,7 +179,7 @@ func TestCopiesUnderKill(t *testing.T) {
 				cmd := a.start()
 				ended := make(chan struct{})
 				go func() { defer close(ended); _ = cmd.Wait() }()
-				until(t, time.Minute, "death or the end", func() bool {
+				await(t, time.Minute, "death or the end", func() bool {
 					select {
 					case <-ended:
 						return true

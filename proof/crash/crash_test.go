@@ -214,8 +214,8 @@ func (a *arena) killAll() {
 // count queries a number from the database; -1 if it does not answer.
 type count func(query string) int
 
-// until waits for a condition.
-func until(t *testing.T, within time.Duration, what string, done func() bool) {
+// await waits for a condition.
+func await(t *testing.T, within time.Duration, what string, done func() bool) {
 	t.Helper()
 	deadline := time.After(within)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -249,7 +249,7 @@ func killedHalfWay(t *testing.T, database string, n count) {
 	}
 	a := newArena(t, database, bodies)
 	a.start()
-	until(t, time.Minute, "first commit", func() bool { return n(done) > 0 })
+	await(t, time.Minute, "first commit", func() bool { return n(done) > 0 })
 	events, kills := len(bodies), 0
 	for kills < 5 || n(done) < events && kills < 20 {
 		if n(done) == events { // consumers may do all while this process has no CPU
@@ -263,10 +263,10 @@ func killedHalfWay(t *testing.T, database string, n count) {
 		a.start()
 		before := n(done)
 		// At least one step forward, and no partition left behind again and again; then a moment of chance.
-		until(t, time.Minute, "progress", func() bool { return n(done) > before && n(suspects) == 0 || n(done) == events })
+		await(t, time.Minute, "progress", func() bool { return n(done) > before && n(suspects) == 0 || n(done) == events })
 		<-time.After(time.Duration(a.random.IntN(30)) * time.Millisecond)
 	}
-	until(t, time.Minute, "the end", func() bool { return n(done) == events })
+	await(t, time.Minute, "the end", func() bool { return n(done) == events })
 	a.killAll()
 	bad := events / 50
 	rows, twice := n("SELECT count(*) FROM first"), n("SELECT count(*) - count(DISTINCT event) FROM first")
@@ -301,7 +301,7 @@ func killerIsParked(t *testing.T, database string, n count) {
 				return false
 			}
 		}
-		until(t, time.Minute, "death or the end", func() bool { return dead() || n(done) == len(bodies) })
+		await(t, time.Minute, "death or the end", func() bool { return dead() || n(done) == len(bodies) })
 		if !dead() {
 			_ = cmd.Process.Kill()
 			<-ended

@@ -10,11 +10,11 @@ import (
 )
 
 func postgres(t *testing.T) (database string, n count) {
-	return at(t, pgtest.Database(t))
+	return prepare(t, pgtest.Database(t))
 }
 
-// at makes the tables in a database.
-func at(t *testing.T, url string) (database string, n count) {
+// prepare makes the tables in a database.
+func prepare(t *testing.T, url string) (database string, n count) {
 	s, err := pgstore.Open(t.Context(), url, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -51,10 +51,10 @@ func TestOutageOfAMinute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	database, n := at(t, url)
+	database, n := prepare(t, url)
 	a := newArena(t, database, make([]string, 600))
 	a.start()
-	until(t, time.Minute, "first commit", func() bool { return n(done) > 0 })
+	await(t, time.Minute, "first commit", func() bool { return n(done) > 0 })
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestOutageOfAMinute(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	until(t, time.Minute, "the end", func() bool { return n(done) == 1200 })
+	await(t, time.Minute, "the end", func() bool { return n(done) == 1200 })
 	t.Logf("went on and caught up within %v", time.Since(began).Round(time.Millisecond))
 	need.Verdict(t)
 	if rows, letters := n("SELECT count(*) FROM first"), n("SELECT count(*) FROM sluice_dead_letters"); rows != 1200 || letters != 0 {

@@ -94,8 +94,8 @@ func driverRules() []rule {
 
 // The rules about whole modules hold for tests too.
 var moduleRules = []struct {
-	of, not []string
-	text    string
+	modules, not []string
+	text         string
 }{
 	{[]string{"library"}, []string{"autoscale", "cmd/sluice", "internal/config", "pipeline"}, "the library's module imports nothing of autoscale, cmd/sluice, internal/config and pipeline, not even in tests"},
 	{[]string{"emulator", "sluiceotel"}, []string{"autoscale", "cmd/sluice", "internal/config", "pipeline"}, "emulator and sluiceotel import the library alone, not even in tests another module of ours"},
@@ -135,7 +135,7 @@ const maxLibraryModules = 16
 func (g graph) libraryModules() []string {
 	var modules []string
 	for path, n := range g {
-		if ours(path) && moduleOf(path) == "library" && !below(path, []string{join("internal/proof")}) {
+		if ours(path) && moduleOf(path) == "library" && !isBelow(path, []string{join("internal/proof")}) {
 			for _, to := range n.imports {
 				if other := g[to]; other != nil && other.module != "" && !ours(to) {
 					modules = append(modules, other.module)
@@ -161,7 +161,7 @@ func (g graph) check() []string {
 		}
 		for to, chain := range g.reach(path) {
 			if of.forbids(path, to, g[to]) {
-				problems = append(problems, fmt.Sprintf("%s imports %s%s: %s", path, to, through(chain), of.text))
+				problems = append(problems, fmt.Sprintf("%s imports %s%s: %s", path, to, chainText(chain), of.text))
 			}
 		}
 		for _, to := range n.imports {
@@ -174,7 +174,7 @@ func (g graph) check() []string {
 		}
 		for _, r := range moduleRules {
 			for _, to := range union(n.imports, n.testImports) {
-				if ours(to) && slices.Contains(r.of, moduleOf(path)) && slices.Contains(r.not, moduleOf(to)) {
+				if ours(to) && slices.Contains(r.modules, moduleOf(path)) && slices.Contains(r.not, moduleOf(to)) {
 					problems = append(problems, fmt.Sprintf("%s imports %s: %s", path, to, r.text))
 				}
 			}
@@ -188,8 +188,8 @@ func (g graph) check() []string {
 		}
 	}
 	for to, chain := range g.reach(join("cmd/sluice/demo")) {
-		if n := g[to]; !ours(to) && (n == nil || !n.standard) && !below(to, firstDemoModules) {
-			problems = append(problems, fmt.Sprintf("%s imports %s%s: the first demo compiles few other modules, so that it runs within a minute: do without, or add it to rules.go", join("cmd/sluice/demo"), to, through(chain)))
+		if n := g[to]; !ours(to) && (n == nil || !n.standard) && !isBelow(to, firstDemoModules) {
+			problems = append(problems, fmt.Sprintf("%s imports %s%s: the first demo compiles few other modules, so that it runs within a minute: do without, or add it to rules.go", join("cmd/sluice/demo"), to, chainText(chain)))
 		}
 	}
 	if modules := g.libraryModules(); len(modules) > maxLibraryModules {
@@ -199,8 +199,8 @@ func (g graph) check() []string {
 	return slices.Compact(problems)
 }
 
-// below reports whether a path is one of some modules, or lies below it.
-func below(path string, modules []string) bool {
+// isBelow reports whether a path is one of some modules, or lies below it.
+func isBelow(path string, modules []string) bool {
 	return slices.ContainsFunc(modules, func(m string) bool { return path == m || strings.HasPrefix(path, m+"/") })
 }
 
@@ -258,7 +258,7 @@ func (g graph) reach(from string) map[string][]string {
 	return chains
 }
 
-func through(chain []string) string {
+func chainText(chain []string) string {
 	if len(chain) == 0 {
 		return ""
 	}
@@ -270,7 +270,7 @@ func checkGoMod(name, text string) []string {
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "//")
 		for field := range strings.FieldsSeq(line) {
-			if below(field, forbiddenModules[name]) {
+			if isBelow(field, forbiddenModules[name]) {
 				problems = append(problems, fmt.Sprintf("%s names %s: proof/imports/rules.go says why it must not", name, field))
 			}
 		}

@@ -13,7 +13,7 @@ var keyed = []Mutant{
 		Test: killed("postgres"), Needs: "postgres", Env: fewKills},
 	{Name: "PostgreSQL: rows are not looked for where there is a trigger", File: "internal/postgres/upsertsql.go",
 		Old: "WHERE tgrelid = c.oid AND NOT tgisinternal)", New: "WHERE tgrelid = c.oid AND tgisinternal)",
-		Test: of("TestUpsertMovedRows", "./pgstore"), Needs: "postgres"},
+		Test: testArgs("TestUpsertMovedRows", "./pgstore"), Needs: "postgres"},
 	{Name: "staged: the first change of a key counts", File: "sqlstore/upsert_staged.go",
 		Old: `d.quote(u.keys), "s.sluice_row DESC", "0"`, New: `d.quote(u.keys), "s.sluice_row", "0"`,
 		Test: killed("mariadb"), Needs: "mariadb", Env: fewKills},
@@ -35,5 +35,5 @@ var fewKills = []string{"SLUICE_CHANGES_KILLS=4"}
 
 // killed is a fold of a log by key, written by processes that are killed.
 func killed(database string) []string {
-	return of("TestChangesByKeyUnderKills$/^"+database, "./cmd/sluice")
+	return testArgs("TestChangesByKeyUnderKills$/^"+database, "./cmd/sluice")
 }

@@ -35,10 +35,10 @@ type Mutant struct {
 // Outcome is what the test of a mutant found.
 type Outcome struct {
 	Mutant
-	By      string // the first test that failed
-	Seeds   string // after how many seeds of the simulation; empty for another test
-	Finding string // the simulation's first violation, or its panic; empty for another test
-	Took    time.Duration
+	FailedTest string // the first test that failed
+	Seeds      string // after how many seeds of the simulation; empty for another test
+	Finding    string // the simulation's first violation, or its panic; empty for another test
+	Took       time.Duration
 }
 
 // errSurvived means that no test noticed a mutant.
@@ -116,9 +116,9 @@ func (m *Mutant) Run(ctx context.Context, root, dir string) (Outcome, error) {
 // count from 1, so a seed is a number of seeds too.
 func (o *Outcome) read(output string) {
 	if found := failedTest.FindStringSubmatch(output); found != nil {
-		o.By = found[1]
+		o.FailedTest = found[1]
 	} else if begun := begunTest.FindAllStringSubmatch(output, -1); begun != nil {
-		o.By = begun[len(begun)-1][1] // it ended in a panic
+		o.FailedTest = begun[len(begun)-1][1] // it ended in a panic
 	}
 	if found := caught.FindStringSubmatch(output); found != nil {
 		o.Seeds, o.Finding = found[1], found[2]
@@ -136,8 +136,8 @@ func Table(list []Outcome) string {
 	b.WriteString("| what is broken | file | noticed by | seeds | first finding |\n|---|---|---|---:|---|\n")
 	for _, o := range list {
 		by := "**nothing**"
-		if o.By != "" {
-			by = "`" + o.By + "`"
+		if o.FailedTest != "" {
+			by = "`" + o.FailedTest + "`"
 		}
 		fmt.Fprintf(&b, "| %s | `%s` | %s | %s | %s |\n", o.Name, o.File, by, o.Seeds, strings.ReplaceAll(o.Finding, "|", "\\|"))
 	}

@@ -42,7 +42,7 @@ func TestMutants(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				t.Logf("noticed by %s after %.0f s", o.By, o.Took.Seconds())
+				t.Logf("noticed by %s after %.0f s", o.FailedTest, o.Took.Seconds())
 			}
 		})
 	}
@@ -92,18 +92,18 @@ func TestRead(t *testing.T) {
 		want   Outcome
 	}{
 		{"=== RUN   TestStreams\n    sim_test.go:125: caught after 55 seeds: event 3/17 lost\n--- FAIL: TestStreams (0.41s)\nFAIL\n",
-			Outcome{By: "TestStreams", Seeds: "55", Finding: "event 3/17 lost"}},
+			Outcome{FailedTest: "TestStreams", Seeds: "55", Finding: "event 3/17 lost"}},
 		{"=== RUN   TestChains\n--- FAIL: TestChains (0.41s)\npanic: deadlock: all goroutines in bubble are blocked\nrepeat: SLUICE_SIM_CHAIN=4 go test ./proof/sim -run TestChains -v\n",
-			Outcome{By: "TestChains", Seeds: "4", Finding: "panic: deadlock: all goroutines in bubble are blocked"}},
+			Outcome{FailedTest: "TestChains", Seeds: "4", Finding: "panic: deadlock: all goroutines in bubble are blocked"}},
 		{"=== RUN   TestStreams\npanic: runtime error\n\ngoroutine 7 [running, synctest bubble 1] {replay: \"SLUICE_SIM_STREAM=9 go test ./proof/sim -run TestStreams -v\"}:\n",
-			Outcome{By: "TestStreams", Seeds: "9", Finding: "panic: runtime error"}},
-		{"=== RUN   TestTurns\n--- PASS: TestTurns (0.1s)\n=== RUN   TestTurnsTaken\npanic: test timed out after 5m0s\n", Outcome{By: "TestTurnsTaken"}},
-		{"=== RUN   TestTxStore\n=== RUN   TestTxStore/fence\n--- FAIL: TestTxStore (0.1s)\n    --- FAIL: TestTxStore/fence (0.1s)\n", Outcome{By: "TestTxStore"}},
+			Outcome{FailedTest: "TestStreams", Seeds: "9", Finding: "panic: runtime error"}},
+		{"=== RUN   TestTurns\n--- PASS: TestTurns (0.1s)\n=== RUN   TestTurnsTaken\npanic: test timed out after 5m0s\n", Outcome{FailedTest: "TestTurnsTaken"}},
+		{"=== RUN   TestTxStore\n=== RUN   TestTxStore/fence\n--- FAIL: TestTxStore (0.1s)\n    --- FAIL: TestTxStore/fence (0.1s)\n", Outcome{FailedTest: "TestTxStore"}},
 	} {
 		var got Outcome
 		got.read(c.output)
-		if got.By != c.want.By || got.Seeds != c.want.Seeds || got.Finding != c.want.Finding {
-			t.Errorf("got %q, %q, %q of %q, want %q, %q, %q", got.By, got.Seeds, got.Finding, c.output, c.want.By, c.want.Seeds, c.want.Finding)
+		if got.FailedTest != c.want.FailedTest || got.Seeds != c.want.Seeds || got.Finding != c.want.Finding {
+			t.Errorf("got %q, %q, %q of %q, want %q, %q, %q", got.FailedTest, got.Seeds, got.Finding, c.output, c.want.FailedTest, c.want.Seeds, c.want.Finding)
 		}
 	}
 }

@@ -10,7 +10,7 @@ var turns = []Mutant{
 		Test: worlds, Env: untilCaught},
 	{Name: "a long batch costs the redrives their turn", File: "internal/engine/batch/redrive.go",
 		Old: "length := engine.RedriveFor + pace.owed", New: "length := engine.RedriveFor",
-		Test: of("TestRedrivesAndEventsTakeTurns", "./internal/engine/batch")},
+		Test: testArgs("TestRedrivesAndEventsTakeTurns", "./internal/engine/batch")},
 	{Name: "AtLeastOnce: dead letters without bodies leave the events no turn", File: "internal/engine/stream/redrive.go",
 		Old: "!mayRead && w.eventsTurn(elapsed())", New: "!mayRead && elapsed() < 0",
 		Test: streams, Env: untilCaught},

@@ -141,7 +141,7 @@ func TestLocked(t *testing.T) {
 func locked(t *testing.T, sv *blame.Service, r *reports, hold time.Duration, release func() error) {
 	t.Helper()
 	began := time.Now()
-	took := sv.Until("the stall is reported", reportedIn, func() bool {
+	took := sv.Await("the stall is reported", reportedIn, func() bool {
 		log, gauge, probe := r.stalls()
 		return log && gauge && probe
 	})
@@ -151,12 +151,12 @@ func locked(t *testing.T, sv *blame.Service, r *reports, hold time.Duration, rel
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	before := sv.At()
+	before := sv.Checkpoint()
 	if err := release(); err != nil {
 		t.Error(err)
 	}
-	moved := sv.Until("after the end it moves", blame.MovesWithin, func() bool { return sv.At() > before })
-	sv.Until("the stall ends", 2*stallAfter, func() bool {
+	moved := sv.Await("after the end it moves", blame.MovesWithin, func() bool { return sv.Checkpoint() > before })
+	sv.Await("the stall ends", 2*stallAfter, func() bool {
 		_, gauge, probe := r.stalls()
 		return !gauge && !probe
 	})

@@ -6,9 +6,9 @@ import (
 	"math"
 )
 
-// before are the figures of 1,024 partitions at the revision before these budgets, measured by the same
-// test: requests a second to the stores and to the log, with 1, 4, 16 and 64 processes.
-var before = map[int]struct{ store, rows, info float64 }{
+// baseline are the figures of 1,024 partitions at the revision before these budgets, measured by
+// the same test: requests a second to the stores and to the log, with 1, 4, 16 and 64 processes.
+var baseline = map[int]struct{ store, rows, info float64 }{
 	1: {1162.1, 1059, 74.1}, 4: {1166.5, 4252, 290.3}, 16: {1178.2, 17188, 706.9}, 64: {1238.4, 71949, 2392.7},
 }
 
@@ -28,11 +28,11 @@ func draw(table []rates) []byte {
 		title        string
 		budget       float64
 		lowest, span float64 // exponents of ten
-		of           func(r *rates) point
+		value        func(r *rates) point
 	}{
-		{"requests to the stores a second", 640, 0, 5, func(r *rates) point { return point{r.Processes, before[r.Processes].store, r.store()} }},
-		{"rows of listings a second", 0, 0, 5, func(r *rates) point { return point{r.Processes, before[r.Processes].rows, r.ListedRows} }},
-		{"management requests a second", runtimeInfo, 0, 5, func(r *rates) point { return point{r.Processes, before[r.Processes].info, r.RuntimeInfo} }},
+		{"requests to the stores a second", 640, 0, 5, func(r *rates) point { return point{r.Processes, baseline[r.Processes].store, r.store()} }},
+		{"rows of listings a second", 0, 0, 5, func(r *rates) point { return point{r.Processes, baseline[r.Processes].rows, r.ListedRows} }},
+		{"management requests a second", runtimeInfo, 0, 5, func(r *rates) point { return point{r.Processes, baseline[r.Processes].info, r.RuntimeInfo} }},
 	}
 	for i, p := range panels {
 		x0 := float64(left + i*275)
@@ -55,7 +55,7 @@ func draw(table []rates) []byte {
 			if table[j].Partitions != partitions {
 				continue
 			}
-			at := p.of(&table[j])
+			at := p.value(&table[j])
 			was += fmt.Sprintf("%.1f,%.1f ", x(at.n), y(at.was))
 			is += fmt.Sprintf("%.1f,%.1f ", x(at.n), y(at.is))
 			fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="3.5" fill="#9aa5b1"/><circle cx="%.1f" cy="%.1f" r="3.5" fill="#0b69a3"/>`+"\n", x(at.n), y(at.was), x(at.n), y(at.is))

@@ -45,7 +45,7 @@ func (w *world) link() {
 			w.nextHub.Append(fmt.Sprint(n), w.empties(eventID{"onward", fmt.Sprint(n), 0, 0})...)
 		}
 	}
-	w.forwarded = forwarded{made: map[string]int{}, event: map[string]eventID{}, times: map[string]int{}, at: map[written]sending{}, setBacks: map[string][]setBack{}, excused: map[string]bool{}, full: map[string]bool{}}
+	w.forwarded = forwarded{made: map[string]int{}, event: map[string]eventID{}, times: map[string]int{}, sendings: map[written]sending{}, setBacks: map[string][]setBack{}, excused: map[string]bool{}, full: map[string]bool{}}
 	for n := range w.cfg.Processes {
 		w.slots = append(w.slots, &slot{n: w.cfg.Processes + n, role: ofSecondStage})
 	}
@@ -150,10 +150,10 @@ func (f *nextStageSink) put(ctx context.Context, m *sluice.Event) error {
 
 // forwarded records what the first stage has sent to the second.
 type forwarded struct {
-	made  map[string]int      // of an event, by its place: how many messages
-	event map[string]eventID  // by its place
-	times map[string]int      // of a message: how often it was appended
-	at    map[written]sending // of an event between the stages: which message it is
+	made     map[string]int      // of an event, by its place: how many messages
+	event    map[string]eventID  // by its place
+	times    map[string]int      // of a message: how often it was appended
+	sendings map[written]sending // of an event between the stages: which message it is
 	// setBacks are the failovers that have set the checkpoint of a partition of the first stage
 	// back.
 	setBacks map[string][]setBack
@@ -234,7 +234,7 @@ func (w *world) append(partition string, m *sluice.Event) {
 	w.nextHub.Append(partition, append([]*sluice.Event{&sent}, after...)...)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.forwarded.at[written{partition, at.Sequence, 0}] = s
+	w.forwarded.sendings[written{partition, at.Sequence, 0}] = s
 	w.blame.sentAs(eventID{"onward", partition, at.Sequence, 0}, string(m.Body))
 }
 

@@ -337,7 +337,7 @@ func (w *world) injectFault() {
 			parts = append(parts, "target")
 		}
 		what := parts[w.rng.IntN(len(parts))]
-		w.down[what] = time.Now().Add(span)
+		w.outages[what] = time.Now().Add(span)
 		w.trouble(nil, "", time.Now().Add(span))
 		w.note("%s down for %v", what, span)
 		w.mu.Unlock()
@@ -399,7 +399,7 @@ func Run(cfg Config) Result {
 	w.quiet, w.restoreReplica = true, nil
 	w.becomeCalm()
 	twins := w.twins
-	clear(w.down)
+	clear(w.outages)
 	now := time.Now()
 	for _, s := range w.slots {
 		if s.process == nil {
@@ -519,7 +519,7 @@ func newWorld(cfg Config) *world {
 		cfg: cfg, group: sluice.Group{Namespace: "sim", Topic: "events", Name: "$Default"}, start: time.Now(),
 		leaseOf: map[tenure]*process{}, leaseEnds: map[tenure]time.Time{}, store: &sluicetest.Store{Unsafe: cfg.Unsafe},
 		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), coins: map[string]uint64{}, owners: map[string]*process{}, claimed: map[string]int64{}, claims: map[string]claim{},
-		down: map[string]time.Time{}, fired: map[string]int{}, written: map[written]int{}, sent: map[string]int64{},
+		outages: map[string]time.Time{}, fired: map[string]int{}, written: map[written]int{}, sent: map[string]int64{},
 		lives: map[string]int{}, overtaken: map[eventID]bool{}, lost: map[eventID]bool{}, repeats: newRepeats(), halts: map[string]time.Time{}, setBack: map[string]bool{}, tenancies: map[string]tenancy{}, claimedAt: map[tenure]time.Time{}, parkings: map[eventID]parking{}, discarded: map[int64]bool{}, blame: newBlame(), lanes: map[string]*lane{}, delivery: map[string]bool{}, touched: map[eventID]bool{}, windows: map[string]int{}, contests: map[string]*contest{},
 		trace: trace{keep: cfg.Keep},
 	}

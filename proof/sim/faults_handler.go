@@ -42,7 +42,7 @@ func (p *process) usable(e *sluice.Event) error {
 func (w *world) isDown(part string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return time.Now().Before(w.down[part])
+	return time.Now().Before(w.outages[part])
 }
 
 // dawdle makes the caller hang for a long time, seldom, and until ctx ends at most.
@@ -99,7 +99,7 @@ func (w *world) fail(span time.Duration) {
 func (w *world) takeDown(part string, span time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.down[part] = time.Now().Add(span)
+	w.outages[part] = time.Now().Add(span)
 	w.trouble(nil, "", time.Now().Add(span))
 	w.windows[part]++
 	w.note("%s down for %v", part, span)
@@ -110,7 +110,7 @@ func (w *world) takeDown(part string, span time.Duration) {
 // environment, under one assignment.
 type conviction struct {
 	events map[eventID]bool
-	since  time.Time
+	began  time.Time
 }
 
 // convicted notes an event that became a dead letter because of an outage of the environment, and
@@ -126,7 +126,7 @@ func (w *world) convicted(id eventID, outage string) {
 	c.events[id] = true
 	most := mostConvicted
 	if w.cfg.Stream != nil {
-		most += int(time.Since(c.since) / heldFor)
+		most += int(time.Since(c.began) / heldFor)
 	}
 	if n := len(c.events); n > most {
 		w.stale = append(w.stale, fmt.Sprintf("event %v is the %d. dead letter of its partition because of one outage of the environment, more than %d", id, n, most))

@@ -211,7 +211,7 @@ func (w *world) checkStep(step driver.Step, redriven []sluice.DeadLetter) {
 	for _, d := range list {
 		w.mu.Lock()
 		id := w.letterID(&d)
-		late := w.touched[id] && w.parkings[id].at.After(w.claimedAt[tenureOf(step.Lease)]) // no step can know of it
+		late := w.touched[id] && w.parkings[id].time.After(w.claimedAt[tenureOf(step.Lease)]) // no step can know of it
 		w.mu.Unlock()
 		own := late || slices.ContainsFunc(step.DeadLetters, func(o sluice.DeadLetter) bool { return o.Event.Sequence == d.Event.Sequence })
 		if !own && d.Incarnation == topic.Incarnation && step.Lease.Group == w.group {

@@ -21,17 +21,17 @@ const (
 
 // removals is what the world knows about partitions that the topic has lost.
 type removals struct {
-	removed int                  // so many partitions are gone for good
-	since   map[string]time.Time // when a partition was removed that is gone
-	back    map[string]time.Time // when one came back
-	fewest  int                  // partitions that were ever described
-	resized time.Time            // when the topic was recreated with another number
-	known   time.Time            // when all processes know the partitions
-	kept    map[eventID]bool     // dead letters of earlier incarnations
+	removed   int                  // so many partitions are gone for good
+	removedAt map[string]time.Time // when a partition was removed that is gone
+	back      map[string]time.Time // when one came back
+	fewest    int                  // partitions that were ever described
+	resized   time.Time            // when the topic was recreated with another number
+	known     time.Time            // when all processes know the partitions
+	kept      map[eventID]bool     // dead letters of earlier incarnations
 }
 
 func newRemovals(partitions int) removals {
-	return removals{since: map[string]time.Time{}, back: map[string]time.Time{}, fewest: partitions, kept: map[eventID]bool{}}
+	return removals{removedAt: map[string]time.Time{}, back: map[string]time.Time{}, fewest: partitions, kept: map[eventID]bool{}}
 }
 
 // present is how many partitions the topic has. The lock is held.
@@ -73,7 +73,7 @@ func (w *world) resize() {
 	}
 	w.gone.fewest = min(w.gone.fewest, now)
 	for n := now; n < before; n++ {
-		w.gone.since[strconv.Itoa(n)] = time.Now()
+		w.gone.removedAt[strconv.Itoa(n)] = time.Now()
 	}
 	for n := before; n < now; n++ {
 		w.comesBack(strconv.Itoa(n))
@@ -92,10 +92,10 @@ func (w *world) resize() {
 
 // comesBack notes that the topic has a partition that was gone. The lock is held.
 func (w *world) comesBack(partition string) {
-	if _, ok := w.gone.since[partition]; !ok {
+	if _, ok := w.gone.removedAt[partition]; !ok {
 		return
 	}
-	delete(w.gone.since, partition)
+	delete(w.gone.removedAt, partition)
 	w.gone.back[partition] = time.Now()
 	w.gone.known = time.Now().Add(2 * learns)
 	w.trouble(nil, "", w.gone.known)
@@ -145,7 +145,7 @@ func (p *process) released(o driver.Observation) {
 // judgeGone records a violation if a partition that is gone is still held. The lock is held.
 func (w *world) judgeGone(l *lane, partition string, now time.Time) {
 	l.moved, l.halted = now, false
-	since := w.gone.since[partition]
+	since := w.gone.removedAt[partition]
 	for _, t := range []time.Time{l.heldFrom, l.troubled} {
 		if t.After(since) {
 			since = t
@@ -153,7 +153,7 @@ func (w *world) judgeGone(l *lane, partition string, now time.Time) {
 	}
 	if l.holder != nil && now.Sub(since) > mustRelease {
 		w.stale = append(w.stale, fmt.Sprintf("partition %s: the topic does not have it, and %s still holds it", partition, l.holder.name))
-		w.gone.since[partition] = now
+		w.gone.removedAt[partition] = now
 	}
 }
 

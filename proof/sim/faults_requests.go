@@ -27,7 +27,7 @@ func (r *reader) fallsSilent() bool {
 	if r.silent {
 		r.w.count("reader that falls silent")
 		r.w.mu.Lock()
-		r.w.laneOf(r.topic(), r.partition).silence = &silence{of: r.process, life: r.w.life, read: r.last}
+		r.w.laneOf(r.topic(), r.partition).silence = &silence{process: r.process, life: r.w.life, read: r.last}
 		r.w.mu.Unlock()
 	}
 	return r.silent

@@ -158,7 +158,7 @@ func (w *world) runAudit(log audited, b *books, g sluice.Group) (*audit.Report, 
 func (w *world) explained(g sluice.Group, kind audit.FaultKind, partition string, n int64) bool {
 	id := eventID{g.Topic, partition, n, w.life}
 	if g != w.group {
-		event, _, _ := strings.Cut(w.forwarded.at[written{partition, n, 0}].message, ".")
+		event, _, _ := strings.Cut(w.forwarded.sendings[written{partition, n, 0}].message, ".")
 		id = w.forwarded.event[event]
 	}
 	switch kind {

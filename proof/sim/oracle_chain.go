@@ -34,7 +34,7 @@ func (w *world) checkChain() []string {
 		return nil
 	}
 	message := func(partition string, sequence int64) string {
-		return w.forwarded.at[written{partition, sequence, 0}].message
+		return w.forwarded.sendings[written{partition, sequence, 0}].message
 	}
 	effects := map[string]map[string]int{}
 	for _, table := range []string{"effects", "effects too"} {
@@ -83,7 +83,7 @@ func (w *world) checkChain() []string {
 
 // forgets reports whether the second stage has reported a bound in the partition of a message.
 func (w *world) forgets(message string) bool {
-	for at, s := range w.forwarded.at {
+	for at, s := range w.forwarded.sendings {
 		if s.message == message && w.forwarded.full[at.partition] {
 			return true
 		}
@@ -109,12 +109,12 @@ type mark struct {
 // that the owner repeats are duplicates. But those that become dead letters now were accepted
 // before the failover, and their ids are forgotten: the redrive takes effect once more.
 func (w *world) mostEffects() (most map[string]int, bad []string) {
-	order := slices.SortedFunc(maps.Keys(w.forwarded.at), func(a, b written) int {
+	order := slices.SortedFunc(maps.Keys(w.forwarded.sendings), func(a, b written) int {
 		return cmp.Or(strings.Compare(a.partition, b.partition), cmp.Compare(a.sequence, b.sequence))
 	})
 	marks, ages := map[[2]string]*mark{}, map[string]map[int]bool{}
 	for _, at := range order {
-		s := w.forwarded.at[at]
+		s := w.forwarded.sendings[at]
 		from := [2]string{at.partition, s.stamp.ID.Partition}
 		m := marks[from]
 		if m == nil {

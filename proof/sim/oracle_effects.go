@@ -78,9 +78,9 @@ func (w *world) checkEffects() []string {
 				if w.cfg.Stream != nil {
 					least = 0 // checkStream knows what is written
 				}
-				total := count[e] - w.repeats.before[e].effects + parked[e]
+				total := count[e] - w.repeats.earlier[e].effects + parked[e]
 				if total < least || total > most || second[e] != count[e] {
-					complain("partition %s: event %d has %d effects, %d second effects, %d dead letters; %d effects are of an earlier interval, and at most %d may be of this one", partition, n, count[e], second[e], parked[e], w.repeats.before[e].effects, most)
+					complain("partition %s: event %d has %d effects, %d second effects, %d dead letters; %d effects are of an earlier interval, and at most %d may be of this one", partition, n, count[e], second[e], parked[e], w.repeats.earlier[e].effects, most)
 				}
 			}
 		}

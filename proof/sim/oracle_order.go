@@ -26,14 +26,14 @@ type queue struct {
 // parking says who has stored a dead letter, and when. A request that was given up can store
 // it after the process has claimed the partition again, which does not know of it then.
 type parking struct {
-	by        *process
-	asked, at time.Time
-	discarded time.Time // when an operator has discarded it last
+	process     *process
+	asked, time time.Time
+	discarded   time.Time // when an operator has discarded it last
 }
 
 // revived reports whether the request that stored it arrived after an operator had discarded the dead
 // letter that an earlier request had stored. The process that made both does not know.
-func (p *parking) revived() bool { return p.asked.Before(p.discarded) && p.discarded.Before(p.at) }
+func (p *parking) revived() bool { return p.asked.Before(p.discarded) && p.discarded.Before(p.time) }
 
 // forget forgets what was submitted under earlier leases: after a loss of the leases epochs
 // come again.
@@ -104,7 +104,7 @@ func (w *world) checkHeld(p *process, lease sluice.Lease, e *sluice.Event) {
 		id := w.letterID(d)
 		parked := w.parkings[id]
 		claimed := w.claimedAt[tenureOf(lease)]
-		known := parked.by == p && !parked.asked.Before(claimed) && !parked.revived() || parked.at.Before(claimed)
+		known := parked.process == p && !parked.asked.Before(claimed) && !parked.revived() || parked.time.Before(claimed)
 		if d.Status != sluice.StatusDiscarded && known && id.life == lifeOf(e) && !claimed.IsZero() {
 			w.stale = append(w.stale, fmt.Sprintf("partition %s: event %d was written although event %d of its key %q is a dead letter", e.Partition, e.Sequence, id.sequence, e.Key))
 			return

@@ -17,9 +17,9 @@ func tenureOf(l sluice.Lease) tenure { return tenure{l.Group, l.Partition, l.Own
 
 // tenancy is the newest lease of a partition.
 type tenancy struct {
-	epoch int64
-	by    *process
-	since time.Time
+	epoch   int64
+	process *process
+	began   time.Time
 }
 
 // Work under a lease may go on for so long after another owner has acquired it: an owner
@@ -66,12 +66,12 @@ func (p *process) worksUnder(topic, partition string, epoch int64) {
 		w.stale = append(w.stale, "partition "+topic+"/"+partition+": "+p.name+" works under a lease that expired "+late.String()+" ago")
 	}
 	t := w.tenancies[topic+"/"+partition]
-	since := t.since
+	since := t.began
 	if p.pausedUntil.After(since) {
 		since = p.pausedUntil
 	}
-	if late := time.Since(since); t.epoch > epoch && t.by != p && late > overlap {
-		w.stale = append(w.stale, "partition "+topic+"/"+partition+": "+p.name+" works under a lease that "+t.by.name+" has had for "+late.String())
+	if late := time.Since(since); t.epoch > epoch && t.process != p && late > overlap {
+		w.stale = append(w.stale, "partition "+topic+"/"+partition+": "+p.name+" works under a lease that "+t.process.name+" has had for "+late.String())
 	}
 }
 

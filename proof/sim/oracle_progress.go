@@ -32,7 +32,7 @@ type lane struct {
 
 // silence is a reader that returns nothing more.
 type silence struct {
-	of       *process
+	process  *process
 	life     int       // number of the topic's incarnation
 	read     int64     // the last event before it
 	answered time.Time // when the log has answered last about the end, until an answer has shown the silence
@@ -45,7 +45,7 @@ func (p *process) answered(partition string, b driver.Bounds, outOfDate bool) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	s := p.w.laneOf(p.topic(), partition).silence
-	if s == nil || s.of != p || s.shown {
+	if s == nil || s.process != p || s.shown {
 		return
 	}
 	s.answered = time.Now()
@@ -238,7 +238,7 @@ func (w *world) judge(l *lane, name string, now time.Time) {
 	}
 	// Only an answer of the log about its end shows that a reader is silent. If the log does not
 	// answer, that is reported.
-	if s := l.silence; s != nil && s.of == l.holder && s.answered.After(since) {
+	if s := l.silence; s != nil && s.process == l.holder && s.answered.After(since) {
 		since = s.answered
 	}
 	// A process whose acquisition had no answer holds a lease that it does not know. It ends later

@@ -16,9 +16,9 @@ import (
 // repeats is what the world expects of events that may be done again. The database holds what it is
 // about, so a failover restores it.
 type repeats struct {
-	before map[eventID]had // what an event had when its interval began
-	parked map[eventID]int // how often an at-least-once delivery has stored its dead letter since
-	lost   map[eventID]bool
+	earlier map[eventID]had // what an event had when its interval began
+	parked  map[eventID]int // how often an at-least-once delivery has stored its dead letter since
+	lost    map[eventID]bool
 }
 
 // had is what an event had at a time.
@@ -30,7 +30,7 @@ func newRepeats() repeats {
 
 // snapshot returns what a failover to a replica of now would restore. The lock is held.
 func (w *world) snapshotRepeats() repeats {
-	return repeats{maps.Clone(w.repeats.before), maps.Clone(w.repeats.parked), maps.Clone(w.lost)}
+	return repeats{maps.Clone(w.repeats.earlier), maps.Clone(w.repeats.parked), maps.Clone(w.lost)}
 }
 
 // restoreRepeats goes back to a snapshot. What was excused since stays so: the log is not restored,
@@ -58,10 +58,10 @@ func (w *world) countEffects() map[eventID]int {
 func (w *world) beginInterval(partition string, life int, after, first int64, effects map[eventID]int) {
 	for n := after + 1; n < w.sent[partition]; n++ {
 		id := eventID{w.group.Topic, partition, n, life}
-		if extra := effects[id] - w.repeats.before[id].effects; extra > 1+w.repeats.parked[id] {
+		if extra := effects[id] - w.repeats.earlier[id].effects; extra > 1+w.repeats.parked[id] {
 			w.stale = append(w.stale, fmt.Sprintf("event %v took effect %d times before the checkpoint was set back", id, extra))
 		}
-		w.repeats.before[id] = had{effects[id], w.written[written{partition, n, life}]}
+		w.repeats.earlier[id] = had{effects[id], w.written[written{partition, n, life}]}
 		delete(w.repeats.parked, id)
 		if n >= first {
 			delete(w.lost, id)
@@ -72,7 +72,7 @@ func (w *world) beginInterval(partition string, life int, after, first int64, ef
 // isRepeated reports whether an event had an effect before its interval, or may have another beside
 // that of its interval.
 func (w *world) isRepeated(id eventID) bool {
-	return w.repeats.before[id].effects > 0 || w.touched[id]
+	return w.repeats.earlier[id].effects > 0 || w.touched[id]
 }
 
 // known is what a process learned of a partition when it claimed it first under a lease.

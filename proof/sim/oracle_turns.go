@@ -25,14 +25,14 @@ const (
 
 // contest is what a partition's events and redrives have had of its time.
 type contest struct {
-	each, opening     time.Duration // how long an attempt takes, and a reader to open
-	events, redrives  int           // that take part
-	tried             map[submission]bool
-	triedOf           [2]int // of events, of redrives
-	spent             [2]time.Duration
-	began, last       time.Time // when the redrives were asked for; the last attempt's end
-	by                *process  // who made it
-	first, over, done bool      // a redrive was tried; none or no event waits; it was judged
+	each, opening      time.Duration // how long an attempt takes, and a reader to open
+	events, redrives   int           // that take part
+	tried              map[submission]bool
+	triedOf            [2]int // of events, of redrives
+	spent              [2]time.Duration
+	began, last        time.Time // when the redrives were asked for; the last attempt's end
+	process            *process  // who made it
+	first, ended, done bool      // a redrive was tried; none or no event waits; it was judged
 }
 
 // contestOf returns the contest of a partition of the first stage that has not ended.
@@ -73,17 +73,17 @@ func (p *process) hadTurn(redrive bool, events ...*sluice.Event) {
 		kind = 1
 	}
 	now := time.Now()
-	if c.first && !c.over && c.by == p {
+	if c.first && !c.ended && c.process == p {
 		c.spent[kind] += now.Sub(c.last)
 	}
-	c.by, c.last, c.first = p, now, c.first || redrive && !c.began.IsZero()
+	c.process, c.last, c.first = p, now, c.first || redrive && !c.began.IsZero()
 	for _, e := range events {
 		if s := (submission{e.Sequence, redrive}); !c.tried[s] && !c.began.IsZero() {
 			c.tried[s] = true
 			c.triedOf[kind]++
 		}
 	}
-	c.over = c.triedOf[0] >= c.events || c.triedOf[1] >= c.redrives
+	c.ended = c.triedOf[0] >= c.events || c.triedOf[1] >= c.redrives
 }
 
 // checkTurns runs a contest in every third world, and checks the shares.
@@ -174,9 +174,9 @@ func (c *contest) judge(w *world, partition string) []string {
 	}
 	all := c.spent[0] + c.spent[1]
 	switch {
-	case !c.first && !c.over && time.Since(c.began) > firstRedrive:
+	case !c.first && !c.ended && time.Since(c.began) > firstRedrive:
 		return complain("no redrive was tried for %v", firstRedrive)
-	case !c.over:
+	case !c.ended:
 		return nil
 	case all < longContest, all < longStream && c.spent[1] > 0 && c.spent[1] < c.spent[0] && w.cfg.Stream != nil && w.cfg.Stream.Batches == nil:
 		c.done = true

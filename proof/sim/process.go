@@ -241,19 +241,19 @@ func (p *process) pause(span time.Duration, still ...*suspension) {
 
 // suspension is how much a clock is behind because its machine was suspended.
 type suspension struct {
-	before      time.Duration // earlier
-	from, until time.Time
+	earlier    time.Duration // earlier
+	start, end time.Time
 }
 
 func (s *suspension) begin(now time.Time, span time.Duration) {
-	s.before, s.from, s.until = s.lost(now), now, now.Add(span)
+	s.earlier, s.start, s.end = s.lost(now), now, now.Add(span)
 }
 
 func (s *suspension) lost(now time.Time) time.Duration {
-	if now.After(s.until) {
-		now = s.until
+	if now.After(s.end) {
+		now = s.end
 	}
-	return s.before + now.Sub(s.from)
+	return s.earlier + now.Sub(s.start)
 }
 
 // Sleep implements [driver.Clock].

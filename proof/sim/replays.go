@@ -29,9 +29,9 @@ type memory struct {
 
 // discarded is a memory that was discarded because of an error.
 type discarded struct {
-	by        *process
+	process   *process
 	partition string
-	at        time.Time
+	time      time.Time
 	cause     error
 }
 
@@ -181,11 +181,11 @@ const mustExplain = 10 * time.Second
 // lock is held.
 func (w *world) watchDiscards() {
 	w.discards = slices.DeleteFunc(w.discards, func(d discarded) bool {
-		if time.Since(d.at) < mustExplain {
+		if time.Since(d.time) < mustExplain {
 			return false
 		}
-		if d.by.reports[d.partition].Before(d.at.Add(-mustExplain)) && !d.by.dead && !d.by.stopping {
-			w.stale = append(w.stale, fmt.Sprintf("%s replays partition %s: it started over (%v) and did not report it", d.by.name, d.partition, d.cause))
+		if d.process.reports[d.partition].Before(d.time.Add(-mustExplain)) && !d.process.dead && !d.process.stopping {
+			w.stale = append(w.stale, fmt.Sprintf("%s replays partition %s: it started over (%v) and did not report it", d.process.name, d.partition, d.cause))
 		}
 		return true
 	})

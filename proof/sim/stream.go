@@ -374,7 +374,7 @@ func (w *world) checkStream() []string {
 				continue
 			}
 			id := eventID{w.group.Topic, partition, n, w.life}
-			before := w.repeats.before[id]
+			before := w.repeats.earlier[id]
 			if e := (written{partition, n, w.life}); w.written[e] <= before.written && effects[id] <= before.effects && !handled[e] && !w.lost[id] {
 				bad = append(bad, fmt.Sprintf("partition %s: event %d is neither written nor a dead letter (%d times written before the checkpoint was set back)", partition, n, before.written))
 			}

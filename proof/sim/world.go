@@ -53,7 +53,7 @@ type world struct {
 	owners     map[string]*process
 	claimed    map[string]int64     // the highest epoch that has claimed each lane
 	claims     map[string]claim     // the claim of that epoch
-	down       map[string]time.Time // parts of the world that have an outage, and until when
+	outages    map[string]time.Time // parts of the world that have an outage, and until when
 	quiet      bool
 	calm       context.Context // ends when the world becomes quiet
 	becomeCalm context.CancelFunc
@@ -315,7 +315,7 @@ func (w *world) draw(t *ticket) {
 	now := time.Now()
 	t.drawn = true
 	t.due = now.Add(time.Duration(200+w.rng.IntN(8000)) * time.Microsecond)
-	if until := w.down[part(t.op)]; now.Before(until) {
+	if until := w.outages[part(t.op)]; now.Before(until) {
 		t.fate = lost
 		t.site = "request in an outage of the " + part(t.op)
 		return

@@ -17,9 +17,9 @@ const rememberedRuns = 20
 
 // quarantined tests may be flaky again until a day, for a reason.
 type quarantined struct {
-	test   string // as the summary names it: PACKAGE.TEST
-	reason string
-	until  string // a day, at most a fortnight after the entry was made
+	test    string // as the summary names it: PACKAGE.TEST
+	reason  string
+	lastDay string // a day, at most a fortnight after the entry was made
 }
 
 // quarantine has at most ten entries.
@@ -31,7 +31,7 @@ type history struct {
 }
 
 type pastRun struct {
-	At    time.Time `json:"at"`
+	Time  time.Time `json:"at"`
 	Tier  string    `json:"tier"`
 	Flaky []flake   `json:"flaky,omitempty"`
 }
@@ -84,7 +84,7 @@ func (h *history) add(p pastRun) error {
 
 func inQuarantine(list []quarantined, test string, now time.Time) bool {
 	return slices.ContainsFunc(list, func(q quarantined) bool {
-		until, err := time.Parse(time.DateOnly, q.until)
+		until, err := time.Parse(time.DateOnly, q.lastDay)
 		return err == nil && q.test == test && now.Before(until.AddDate(0, 0, 1))
 	})
 }
@@ -95,14 +95,14 @@ func checkQuarantine(list []quarantined, now time.Time) error {
 		return fmt.Errorf("quarantine has %d tests, at most 10 are allowed: mend some", len(list))
 	}
 	for _, q := range list {
-		until, err := time.Parse(time.DateOnly, q.until)
+		until, err := time.Parse(time.DateOnly, q.lastDay)
 		switch {
 		case err != nil:
 			return fmt.Errorf("quarantine of %s: %w", q.test, err)
 		case q.reason == "":
 			return fmt.Errorf("quarantine of %s has no reason", q.test)
 		case until.After(now.AddDate(0, 0, 14)):
-			return fmt.Errorf("quarantine of %s until %s: at most 14 days are allowed", q.test, q.until)
+			return fmt.Errorf("quarantine of %s until %s: at most 14 days are allowed", q.test, q.lastDay)
 		}
 	}
 	return nil

@@ -72,7 +72,7 @@ var tiers = map[string][]stage{
 		{name: "style", budget: time.Minute, commands: commands("make --no-print-directory style")},
 		// What takes long without needing CPUs begins first, beside the compiler.
 		{name: "tests", budget: 6 * time.Minute, commands: commands("go test -p 3 -timeout 5m ./eventhub ./cmd/sluice/internal/targetaudit ./proof/mutants ./pipeline ./kafka ./cosmos " +
-			all + without(leftToProof))},
+			all + exclusion(leftToProof))},
 		{name: "vet", budget: 3 * time.Minute, commands: commands("go vet "+all, "go vet -tags asazure ./emulator ./internal/proof/asazure")},
 	},
 	"soak": soak,
@@ -89,7 +89,7 @@ var tiers = map[string][]stage{
 			commands: commands("go test -p 1 -timeout 30m " + strings.Join(pipelines, " "))},
 		{name: "autoscale", needs: append([]string{"azurite", "kafka", "prometheus"}, databases...), budget: 3 * time.Minute,
 			commands: commands("go test -p 1 -timeout 30m ./autoscale/...")},
-		{name: "library", needs: []string{"postgres"}, budget: 4 * time.Minute, commands: commands("go test -p 1 -timeout 30m ./... ./emulator/... ./proof/... ./sluiceotel/..." + without(elsewhere))},
+		{name: "library", needs: []string{"postgres"}, budget: 4 * time.Minute, commands: commands("go test -p 1 -timeout 30m ./... ./emulator/... ./proof/... ./sluiceotel/..." + exclusion(elsewhere))},
 		{name: "silence", needs: []string{"postgres", "azurite", "attack-tools"}, budget: 2 * time.Minute, commands: commands("go test -timeout 30m " + proof + "/silence")},
 		{name: "docs", needs: []string{"postgres", "sqlfluff", "chromium"}, budget: 2 * time.Minute, commands: commands("go test -timeout 30m " + proof + "/docs")},
 		{name: "tools", needs: append([]string{"kafka", "datasets"}, databases...), budget: 2 * time.Minute, commands: commands("go test -timeout 30m " + proof + "/datasets " + proof + "/bench " + proof + "/peers " + proof + "/platforms " + proof + "/netns " + proof + "/measure")},
@@ -133,8 +133,8 @@ func commands(lines ...string) [][]string {
 	return list
 }
 
-// without are the words of a go test command that leave packages out.
-func without(packages []string) string {
+// exclusion are the words of a go test command that leave packages out.
+func exclusion(packages []string) string {
 	words := ""
 	for _, p := range packages {
 		words += " -" + p

@@ -81,7 +81,7 @@ func (r *run) summary() {
 		}
 	}
 	for _, q := range quarantine {
-		fmt.Fprintf(r.out, "quarantine: %s until %s: %s\n", q.test, q.until, q.reason)
+		fmt.Fprintf(r.out, "quarantine: %s until %s: %s\n", q.test, q.lastDay, q.reason)
 	}
 	fmt.Fprintf(r.out, "%-16s %8.0f\n", "all", time.Since(r.began).Seconds())
 }
@@ -106,7 +106,7 @@ func (r *run) save() error {
 	if len(flaky) == 0 && (r.tier != "proof" || !r.whole) {
 		return nil // the other tiers and single stages would make a flaky test look old
 	}
-	return r.flakes.add(pastRun{At: r.began, Tier: r.tier, Flaky: flaky})
+	return r.flakes.add(pastRun{Time: r.began, Tier: r.tier, Flaky: flaky})
 }
 
 func seconds(d time.Duration) string {

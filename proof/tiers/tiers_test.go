@@ -252,13 +252,13 @@ func TestOutputKeepsTheEnd(t *testing.T) {
 
 func TestQuarantine(t *testing.T) {
 	now := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
-	q := quarantined{test: "kafka.TestX", reason: "a broker's bug", until: "2026-12-01"}
+	q := quarantined{test: "kafka.TestX", reason: "a broker's bug", lastDay: "2026-12-01"}
 	if !inQuarantine([]quarantined{q}, q.test, now) || inQuarantine([]quarantined{q}, q.test, now.AddDate(0, 0, 1)) {
 		t.Error("quarantine holds until the end of its day")
 	}
 	for what, list := range map[string][]quarantined{
-		"no reason":         {{test: "a", until: "2026-12-02"}},
-		"more than 14 days": {{test: "a", reason: "b", until: "2026-12-20"}},
+		"no reason":         {{test: "a", lastDay: "2026-12-02"}},
+		"more than 14 days": {{test: "a", reason: "b", lastDay: "2026-12-20"}},
 		"no day":            {{test: "a", reason: "b"}},
 		"eleven tests":      slices.Repeat([]quarantined{q}, 11),
 	} {

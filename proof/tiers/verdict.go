@@ -175,7 +175,7 @@ func (p *packageResult) failures() (failed, unfinished []string) {
 // real time or on a server, and none is a verdict or a data race.
 func (p *packageResult) repeatable(top string) bool {
 	for name, t := range p.tests {
-		if !within(name, top) || t.action == "pass" || t.action == "skip" {
+		if !isPart(name, top) || t.action == "pass" || t.action == "skip" {
 			continue
 		}
 		if t.verdict {
@@ -186,7 +186,7 @@ func (p *packageResult) repeatable(top string) bool {
 		}
 		marked := false
 		for other, o := range p.tests {
-			marked = marked || len(o.needs) > 0 && (within(name, other) || within(other, name))
+			marked = marked || len(o.needs) > 0 && (isPart(name, other) || isPart(other, name))
 		}
 		if !marked {
 			return false
@@ -197,21 +197,21 @@ func (p *packageResult) repeatable(top string) bool {
 
 func (p *packageResult) hasFailingPart(name string) bool {
 	for part, t := range p.tests {
-		if part != name && within(part, name) && t.action == "fail" {
+		if part != name && isPart(part, name) && t.action == "fail" {
 			return true
 		}
 	}
 	return false
 }
 
-// within reports whether a test is another or a part of it.
-func within(name, top string) bool { return name == top || strings.HasPrefix(name, top+"/") }
+// isPart reports whether a test is another or a part of it.
+func isPart(name, top string) bool { return name == top || strings.HasPrefix(name, top+"/") }
 
 // joined is a test with the output of its parts that failed.
 func (p *packageResult) joined(name string) *testResult {
 	t := &testResult{action: p.tests[name].action, seconds: p.tests[name].seconds, pressure: p.tests[name].pressure}
 	for _, part := range slices.Sorted(maps.Keys(p.tests)) {
-		if within(part, name) && p.tests[part].action != "pass" && p.tests[part].action != "skip" {
+		if isPart(part, name) && p.tests[part].action != "pass" && p.tests[part].action != "skip" {
 			t.output = append(t.output, p.tests[part].output...)
 		}
 	}

@@ -58,14 +58,14 @@ func runWorlds(t *testing.T, usual int, start func(t *testing.T, n *network) bro
 
 type eventHubs struct {
 	server   *emulator.Server
-	at       string
+	address  string
 	producer *azeventhubs.ProducerClient
 }
 
 func (b *eventHubs) protocol() protocol { return amqp{} }
 
 func (b *eventHubs) open(n *network, prefetchBytes int) (source, error) {
-	cfg := &eventhub.Config{PrefetchBytes: prefetchBytes, WebSocket: func(ctx context.Context, _ string) (net.Conn, error) { return n.dial(ctx, b.at) }}
+	cfg := &eventhub.Config{PrefetchBytes: prefetchBytes, WebSocket: func(ctx context.Context, _ string) (net.Conn, error) { return n.dial(ctx, b.address) }}
 	return eventhub.New(b.server.ConnectionString(), "hub", cfg)
 }
 
@@ -90,13 +90,13 @@ func startEventHubs(t *testing.T, n *network) broker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &eventHubs{at: l.Addr().String()}
+	b := &eventHubs{address: l.Addr().String()}
 	if b.server, err = emulator.Start([]emulator.Hub{{Name: "hub", Partitions: partitions}}, &emulator.Config{Listener: l}); err != nil {
 		t.Fatal(err)
 	}
 	b.producer, err = azeventhubs.NewProducerClientFromConnectionString(b.server.ConnectionString(), "hub", &azeventhubs.ProducerClientOptions{
 		NewWebSocketConn: func(ctx context.Context, _ azeventhubs.WebSocketConnParams) (net.Conn, error) {
-			return n.connect(ctx, b.at, nil)
+			return n.connect(ctx, b.address, nil)
 		},
 	})
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 )
 
 type kafkaBroker struct {
-	fake     *kfake.Cluster
-	producer *kgo.Client
-	at       []string
+	fake      *kfake.Cluster
+	producer  *kgo.Client
+	addresses []string
 }
 
 func (b *kafkaBroker) protocol() protocol { return &kafkaProtocol{asked: map[int32]request{}} }
@@ -30,7 +30,7 @@ func (s kafkaSource) Close(ctx context.Context) error {
 }
 
 func (b *kafkaBroker) open(n *network, prefetchBytes int) (source, error) {
-	c, err := kafka.Open(b.at, &kafka.Config{Dial: func(ctx context.Context, _, at string) (net.Conn, error) { return n.dial(ctx, at) }})
+	c, err := kafka.Open(b.addresses, &kafka.Config{Dial: func(ctx context.Context, _, at string) (net.Conn, error) { return n.dial(ctx, at) }})
 	if err != nil {
 		return nil, err
 	}
@@ -52,8 +52,8 @@ func startKafka(t *testing.T, n *network) broker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &kafkaBroker{fake: fake, at: fake.ListenAddrs()}
-	b.producer, err = kgo.NewClient(kgo.SeedBrokers(b.at...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	b := &kafkaBroker{fake: fake, addresses: fake.ListenAddrs()}
+	b.producer, err = kgo.NewClient(kgo.SeedBrokers(b.addresses...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.Dialer(func(ctx context.Context, _, at string) (net.Conn, error) { return n.connect(ctx, at, nil) }))
 	if err != nil {
 		t.Fatal(err)

@@ -34,10 +34,10 @@ func (a address) String() string { return string(a) }
 
 // listener accepts connections at an address.
 type listener struct {
-	at     net.Addr
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
+	address net.Addr
+	conns   chan net.Conn
+	closed  chan struct{}
+	once    sync.Once
 }
 
 // ports numbers the addresses of a process. What a driver keeps of one for all its sources, such as
@@ -59,7 +59,7 @@ func (n *network) listen(_, at string) (net.Listener, error) {
 	if port != "0" {
 		tcp.Port, err = net.LookupPort("tcp", port)
 	}
-	l := &listener{at: tcp, conns: make(chan net.Conn), closed: make(chan struct{})}
+	l := &listener{address: tcp, conns: make(chan net.Conn), closed: make(chan struct{})}
 	n.listeners[tcp.String()] = l
 	return l, err
 }
@@ -78,7 +78,7 @@ func (l *listener) Accept() (net.Conn, error) {
 func (l *listener) Close() error { l.once.Do(func() { close(l.closed) }); return nil }
 
 // Addr implements [net.Listener].
-func (l *listener) Addr() net.Addr { return l.at }
+func (l *listener) Addr() net.Addr { return l.address }
 
 // dial connects to a listener, through a link that lies while any does.
 func (n *network) dial(ctx context.Context, at string) (net.Conn, error) {

@@ -28,7 +28,7 @@ import (
 )
 
 // realNetwork is the way to real brokers.
-func realNetwork() *network { return &network{through: new(net.Dialer).DialContext} }
+func realNetwork() *network { return &network{connect: new(net.Dialer).DialContext} }
 
 // readReal reads a topic of real brokers up to its present end.
 func readReal(t testing.TB, c *kafkatest.Cluster, topic string) (records []*kgo.Record) {

@@ -22,7 +22,7 @@ const topic = "flights"
 
 // network is the way to a cluster. It can fail.
 type network struct {
-	through func(ctx context.Context, network, address string) (net.Conn, error)
+	connect func(ctx context.Context, network, address string) (net.Conn, error)
 	away    atomic.Bool  // refuses connections
 	lost    atomic.Int64 // answers
 
@@ -36,7 +36,7 @@ func (n *network) dial(ctx context.Context, network, address string) (net.Conn, 
 	if n.away.Load() {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
 	}
-	conn, err := n.through(ctx, network, address)
+	conn, err := n.connect(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ type fakeCluster struct {
 func start(t testing.TB, partitions int32, options ...kfake.Opt) *fakeCluster {
 	t.Helper()
 	virtual := &kfake.VirtualNetwork{}
-	c := &fakeCluster{network: network{through: virtual.DialContext}}
+	c := &fakeCluster{network: network{connect: virtual.DialContext}}
 	options = append([]kfake.Opt{
 		kfake.ListenFn(virtual.Listen), kfake.Ports(9092, 9093, 9094), kfake.SeedTopics(partitions, topic),
 	}, options...)
@@ -173,7 +173,7 @@ func (c *fakeCluster) stored(t testing.TB, want int) []*kgo.Record {
 
 func (c *fakeCluster) read(t testing.TB) (records []*kgo.Record) {
 	t.Helper()
-	return read(t, c.through, topic, "localhost:9092")
+	return read(t, c.connect, topic, "localhost:9092")
 }
 
 // read reads a topic, until a second brings nothing more.

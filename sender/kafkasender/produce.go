@@ -161,7 +161,7 @@ func (s *sending) moved(ctx context.Context, l *leaders, err error) (sender.Outc
 		return refused(failed)
 	}
 	s.moves++
-	if s.moves <= maxMoves && newer.of(s.partition.number) != l.of(s.partition.number) {
+	if s.moves <= maxMoves && newer.leader(s.partition.number) != l.leader(s.partition.number) {
 		return outcomeRepeat, nil
 	}
 	return refused(err)

@@ -129,8 +129,8 @@ type leaders struct {
 	brokers []int32 // by partition; -1: none
 }
 
-// of returns the leader of a partition, -1 if there is none.
-func (l *leaders) of(partition int32) int32 {
+// leader returns the leader of a partition, -1 if there is none.
+func (l *leaders) leader(partition int32) int32 {
 	if int(partition) >= len(l.brokers) {
 		return -1
 	}

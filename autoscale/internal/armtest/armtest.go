@@ -24,7 +24,7 @@ func Options(client string, fake policy.Transporter) *arm.ClientOptions {
 // named gives requests the names of the operations, as the SDK's own clients do.
 type named struct {
 	client string
-	to     policy.Transporter
+	next   policy.Transporter
 }
 
 func (n named) Do(r *http.Request) (*http.Response, error) {
@@ -33,7 +33,7 @@ func (n named) Do(r *http.Request) (*http.Response, error) {
 		operation := map[string]string{http.MethodGet: ".Get", http.MethodPatch: ".BeginUpdate"}[r.Method]
 		ctx = context.WithValue(ctx, runtime.CtxAPINameKey{}, n.client+operation)
 	}
-	return n.to.Do(r.WithContext(ctx))
+	return n.next.Do(r.WithContext(ctx))
 }
 
 // Instances expects a number of instances.

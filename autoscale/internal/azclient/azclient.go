@@ -46,10 +46,10 @@ func transport() *http.Transport {
 	return t
 }
 
-type bounded struct{ to policy.Transporter }
+type bounded struct{ next policy.Transporter }
 
 func (b *bounded) Do(r *http.Request) (*http.Response, error) {
-	response, err := b.to.Do(r)
+	response, err := b.next.Do(r)
 	if err == nil && response.Body != nil {
 		response.Body = httpfetch.Limit(response.Body, MaxBody)
 	}

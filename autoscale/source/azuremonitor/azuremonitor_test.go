@@ -95,8 +95,8 @@ func (a *azure) source(change func(*azuremonitor.Config)) *azuremonitor.Source {
 	return s
 }
 
-// until is a metric whose value is the minute of the hour, in the intervals up to one.
-func until(last time.Time) func(time.Time) (float64, bool) {
+// valuesUntil is a metric whose value is the minute of the hour, in the intervals up to one.
+func valuesUntil(last time.Time) func(time.Time) (float64, bool) {
 	return func(from time.Time) (float64, bool) { return float64(from.Minute()), !from.After(last) }
 }
 
@@ -109,7 +109,7 @@ func TestNewest(t *testing.T) {
 		time.Sleep(30*time.Minute + 20*time.Second)
 		now := time.Now().UTC().Truncate(time.Minute) // 00:30
 		for late := range 9 {
-			a.value = until(now.Add(-time.Duration(late) * time.Minute))
+			a.value = valuesUntil(now.Add(-time.Duration(late) * time.Minute))
 			r, err := s.Read(t.Context())
 			switch want := float64(30 - max(late, 2)); {
 			case late == 8:

@@ -29,7 +29,7 @@ type Config struct {
 
 // Source reads a number from an endpoint.
 type Source struct {
-	at   *url.URL
+	url  *url.URL
 	path pointer
 	cfg  Config
 }
@@ -48,7 +48,7 @@ func New(endpoint, path string, cfg *Config) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("endpoint %s: %w", httpfetch.Redacted(at), err)
 	}
-	s := &Source{at: at, path: p}
+	s := &Source{url: at, path: p}
 	if cfg != nil {
 		s.cfg = *cfg
 	}
@@ -57,7 +57,7 @@ func New(endpoint, path string, cfg *Config) (*Source, error) {
 
 // Read implements [autoscale.Source].
 func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.at.String(), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url.String(), nil)
 	if err != nil {
 		return autoscale.Reading{}, fmt.Errorf("endpoint: %w", err)
 	}
@@ -71,7 +71,7 @@ func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
 	}
 	value, err := s.path.number(body)
 	if err != nil {
-		return autoscale.Reading{}, fmt.Errorf("endpoint %s: %w", httpfetch.Redacted(s.at), err)
+		return autoscale.Reading{}, fmt.Errorf("endpoint %s: %w", httpfetch.Redacted(s.url), err)
 	}
 	return autoscale.Reading{Value: value}, nil
 }

@@ -28,7 +28,7 @@ type Config struct {
 
 // Source reads the value of a PromQL expression.
 type Source struct {
-	at    *url.URL
+	url   *url.URL
 	query string
 	cfg   Config
 }
@@ -46,7 +46,7 @@ func New(server, query string, cfg *Config) (*Source, error) {
 	if strings.TrimSpace(query) == "" {
 		return nil, errors.New("prometheus: the query is empty")
 	}
-	s := &Source{at: at.JoinPath("api/v1/query"), query: query}
+	s := &Source{url: at.JoinPath("api/v1/query"), query: query}
 	if cfg != nil {
 		s.cfg = *cfg
 	}
@@ -63,7 +63,7 @@ func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
 }
 
 func (s *Source) ask(ctx context.Context) (float64, error) {
-	u := *s.at
+	u := *s.url
 	q := u.Query()
 	q.Set("query", s.query)
 	u.RawQuery = q.Encode()

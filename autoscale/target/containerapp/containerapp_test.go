@@ -99,7 +99,7 @@ func TestScale(t *testing.T) {
 	for _, c := range []struct {
 		replicas      containerapp.Replicas
 		min, max      int32 // before
-		first, to     int
+		first, next   int
 		wantMin, want int32 // after
 	}{
 		{"", 2, 2, 2, 5, 5, 5},
@@ -113,12 +113,12 @@ func TestScale(t *testing.T) {
 			a.polls = 2
 			target := a.target(c.replicas, "workers")
 			armtest.Instances(t, target, c.first)
-			if err := target.Scale(t.Context(), c.to); err != nil {
+			if err := target.Scale(t.Context(), c.next); err != nil {
 				t.Error(err)
 			}
-			armtest.Instances(t, target, c.to)
+			armtest.Instances(t, target, c.next)
 			if s := a.scale(); *s.MinReplicas != c.wantMin || *s.MaxReplicas != c.want || a.changes != 1 {
-				t.Errorf("%s to %d: %d to %d replicas after %d changes, want %d to %d", c.replicas, c.to, *s.MinReplicas, *s.MaxReplicas, a.changes, c.wantMin, c.want)
+				t.Errorf("%s to %d: %d to %d replicas after %d changes, want %d to %d", c.replicas, c.next, *s.MinReplicas, *s.MaxReplicas, a.changes, c.wantMin, c.want)
 			}
 		})
 	}

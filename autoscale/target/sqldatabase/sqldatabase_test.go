@@ -20,14 +20,14 @@ import (
 // azure is the SDK's fake with one database.
 type azure struct {
 	*testing.T
-	current   string
-	requested string // empty: as current
-	polls     int    // that a change takes
-	conflicts int    // that are answered before a change is accepted
-	fails     string // the code with which changes end
-	ignores   bool   // changes have no effect
-	changes   int
-	during    func() // a conflict
+	current    string
+	requested  string // empty: as current
+	polls      int    // that a change takes
+	conflicts  int    // that are answered before a change is accepted
+	fails      string // the code with which changes end
+	ignores    bool   // changes have no effect
+	changes    int
+	onConflict func() // a conflict
 }
 
 func (a *azure) Get(_ context.Context, group, server, database string, _ *armsql.DatabasesClientGetOptions) (r azfake.Responder[armsql.DatabasesClientGetResponse], e azfake.ErrorResponder) {
@@ -46,8 +46,8 @@ func (a *azure) Get(_ context.Context, group, server, database string, _ *armsql
 func (a *azure) BeginUpdate(_ context.Context, _, _, _ string, u armsql.DatabaseUpdate, _ *armsql.DatabasesClientBeginUpdateOptions) (r azfake.PollerResponder[armsql.DatabasesClientUpdateResponse], e azfake.ErrorResponder) {
 	if a.conflicts > 0 {
 		a.conflicts--
-		if a.during != nil {
-			a.during()
+		if a.onConflict != nil {
+			a.onConflict()
 		}
 		e.SetResponseError(http.StatusConflict, "ConflictingDatabaseOperation")
 		return r, e
@@ -146,7 +146,7 @@ func TestOffTheList(t *testing.T) {
 		_, err := target.Instances(t.Context())
 		armtest.Fails(t, "instances", want, err)
 		armtest.Fails(t, "scale", want, target.Scale(t.Context(), 2))
-		a.current, a.conflicts, a.during = "S0", 1, func() { a.current = "P1" }
+		a.current, a.conflicts, a.onConflict = "S0", 1, func() { a.current = "P1" }
 		armtest.Fails(t, "while it waits", want, target.Scale(t.Context(), 2))
 		a.current = "ElasticPool"
 		_, err = target.Instances(t.Context())

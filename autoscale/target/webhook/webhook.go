@@ -43,7 +43,7 @@ type Config struct {
 
 // Target scales by an endpoint. It is safe for concurrent use.
 type Target struct {
-	at  *url.URL
+	url *url.URL
 	cfg Config
 }
 
@@ -55,7 +55,7 @@ func New(endpoint string, cfg *Config) (*Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhook: %w", err)
 	}
-	t := &Target{at: at}
+	t := &Target{url: at}
 	if cfg != nil {
 		t.cfg = *cfg
 	}
@@ -72,10 +72,10 @@ func (t *Target) Instances(ctx context.Context) (int, error) {
 		Instances *int `json:"instances"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return 0, fmt.Errorf("webhook: GET %s: the response is not %s: %w", httpfetch.Redacted(t.at), wantedForm, err)
+		return 0, fmt.Errorf("webhook: GET %s: the response is not %s: %w", httpfetch.Redacted(t.url), wantedForm, err)
 	}
 	if answer.Instances == nil || *answer.Instances < 0 {
-		return 0, fmt.Errorf("webhook: GET %s: the response is not %s", httpfetch.Redacted(t.at), wantedForm)
+		return 0, fmt.Errorf("webhook: GET %s: the response is not %s", httpfetch.Redacted(t.url), wantedForm)
 	}
 	return *answer.Instances, nil
 }
@@ -113,7 +113,7 @@ func (t *Target) Scale(ctx context.Context, to int) error {
 }
 
 func (t *Target) do(ctx context.Context, method string, body []byte, key string) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, method, t.at.String(), bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, t.url.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

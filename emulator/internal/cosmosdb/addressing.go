@@ -78,7 +78,7 @@ func (c *Container) documentID(rid string) (id string, ok bool) {
 	for _, p := range c.partitions() {
 		p.mu.Lock()
 		if r := p.order.find(number); r != 0 {
-			id, ok = string(p.at(r).id()), true
+			id, ok = string(p.record(r).id()), true
 		}
 		p.mu.Unlock()
 		if ok {

@@ -105,10 +105,10 @@ func TestFeedRanges(t *testing.T) {
 						want++
 					}
 				}
-				if n := w.within(t, text, half, r.ID); n != want {
+				if n := w.count(t, text, half, r.ID); n != want {
 					t.Errorf("%q of %v in range %s: %d documents, want %d", text, half, r.ID, n, want)
 				}
-				if n := w.within(t, text, half, ""); n != want {
+				if n := w.count(t, text, half, ""); n != want {
 					t.Errorf("%q of %v: %d documents, want %d", text, half, n, want)
 				}
 				total += want
@@ -125,8 +125,8 @@ func TestFeedRanges(t *testing.T) {
 	}
 }
 
-// within counts documents in a range of effective partition keys; text is "" for a list.
-func (w *world) within(t testing.TB, text string, r partitionkey.Range, rangeID string) int {
+// count counts documents in a range of effective partition keys; text is "" for a list.
+func (w *world) count(t testing.TB, text string, r partitionkey.Range, rangeID string) int {
 	t.Helper()
 	header := map[string]string{"x-ms-start-epk": r.Min, "x-ms-end-epk": r.Max, "x-ms-read-key-type": "EffectivePartitionKeyRange"}
 	if rangeID != "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/cosmosdb"
 )
 
-// as sends a request with an access token instead of a key.
-func (w *world) as(t testing.TB, token, method, path, body string, header map[string]string) answer {
+// sendAs sends a request with an access token instead of a key.
+func (w *world) sendAs(t testing.TB, token, method, path, body string, header map[string]string) answer {
 	t.Helper()
 	all := map[string]string{"Authorization": "type=aad&ver=1.0&sig=" + token}
 	for k, v := range header {
@@ -47,9 +47,9 @@ func TestDataPlaneRights(t *testing.T) {
 		for _, strict := range []bool{false, true} {
 			w := serve(t, &cosmosdb.Config{Tokens: []string{"secret"}, AsAzure: cosmosdb.AsAzure{DataPlaneRights: strict}}, docs)
 			if strings.HasSuffix(c.path, "docs/1") {
-				w.as(t, "secret", http.MethodPost, docsLink+"/docs", `{"id":"1","key":"a"}`, key)
+				w.sendAs(t, "secret", http.MethodPost, docsLink+"/docs", `{"id":"1","key":"a"}`, key)
 			}
-			a := w.as(t, "secret", c.method, c.path, c.body, c.header)
+			a := w.sendAs(t, "secret", c.method, c.path, c.body, c.header)
 			if refused := a.status == http.StatusForbidden && a.substatus() == "5300"; refused != (strict && c.allowed == 0) || c.allowed != 0 && a.status != c.allowed || a.status == http.StatusUnauthorized {
 				t.Errorf("strict %v: %s %s: status %d, substatus %q", strict, c.method, c.path, a.status, a.substatus())
 			}

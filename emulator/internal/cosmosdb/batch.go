@@ -80,7 +80,7 @@ func (op *batchOp) readMember(s *jsonscan.Scanner, name []byte, paths []keyPath)
 		if errors.Is(err, errJSON) {
 			return err
 		}
-		op.err, op.body = err, s.Since(from)
+		op.err, op.body = err, s.TextFrom(from)
 		return nil
 	}
 	value, err := s.Value()

@@ -49,7 +49,7 @@ type budget struct {
 	mu        sync.Mutex
 	rate      float64 // RU per second, 0 without limit
 	available float64
-	since     time.Time
+	refilled  time.Time
 	spent     float64 // total
 }
 
@@ -57,16 +57,16 @@ func (b *budget) set(rate float64, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refill(now)
-	if b.since.IsZero() || b.rate == 0 {
+	if b.refilled.IsZero() || b.rate == 0 {
 		b.available = rate
 	}
-	b.rate, b.available, b.since = rate, min(b.available, rate), now
+	b.rate, b.available, b.refilled = rate, min(b.available, rate), now
 }
 
 func (b *budget) refill(now time.Time) {
-	if d := now.Sub(b.since); d > 0 {
+	if d := now.Sub(b.refilled); d > 0 {
 		b.available = min(b.rate, b.available+b.rate*d.Seconds())
-		b.since = now
+		b.refilled = now
 	}
 }
 

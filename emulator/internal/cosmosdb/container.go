@@ -245,7 +245,7 @@ func (c *Container) Split(rangeID string) error {
 		if partitionkey.Compare(pl.hash, middle) >= 0 {
 			to = high
 		}
-		to.adopt(pl.at)
+		to.adopt(pl.ref)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -265,7 +265,7 @@ func (c *Container) Split(rangeID string) error {
 // adopt takes over a document of a partition that is being split. They share the
 // record: the old partition must not be used any more.
 func (p *partition) adopt(r ref) {
-	rec := p.at(r)
+	rec := p.record(r)
 	p.link(hashOf(rec.key(), rec.id()), r, rec)
 	p.order.add(rec.number(), r)
 	p.unique.add(rec)
@@ -274,7 +274,7 @@ func (p *partition) adopt(r ref) {
 
 // hashedDocument is a document and its effective partition key.
 type hashedDocument struct {
-	at   ref
+	ref  ref
 	hash string
 }
 
@@ -283,7 +283,7 @@ func (p *partition) hashedDocuments(d partitionkey.Definition) []hashedDocument 
 	list := make([]hashedDocument, 0, p.order.live)
 	last, lastHash := []byte(nil), ""
 	p.order.each(0, func(r ref) bool {
-		if key := p.at(r).key(); last == nil || string(key) != string(last) {
+		if key := p.record(r).key(); last == nil || string(key) != string(last) {
 			values, _ := partitionkey.Parse(key) // package partitionkey has written it
 			last, lastHash = key, d.Hash(values...)
 		}

@@ -124,7 +124,7 @@ func (d *document) scan(s *jsonscan.Scanner, paths []keyPath) error {
 	if err != nil {
 		return notJSON(err)
 	}
-	object := s.Since(from)
+	object := s.TextFrom(from)
 	d.size = len(object)
 	d.values = min(s.Scalars()-before, 1<<16-1)
 	d.body = bytes.TrimRight(object[:len(object)-1], " \t\r\n")

@@ -26,7 +26,7 @@ type arena struct {
 	mu        sync.Mutex
 	chunks    [maxChunks][]byte // an entry is set before the first ref to it exists
 	used      int               // of chunks
-	at        int               // offset of the free part of the last chunk
+	offset    int               // offset of the free part of the last chunk
 	free      map[int][]ref     // by size
 	allocated int64             // bytes
 	closed    bool
@@ -53,7 +53,7 @@ func (h *arena) alloc(n int) (ref, error) {
 		h.allocated += int64(n)
 		return r, nil
 	}
-	if h.used == 0 || h.at+n > chunkSize {
+	if h.used == 0 || h.offset+n > chunkSize {
 		if h.used == maxChunks || h.closed {
 			return 0, errFull
 		}
@@ -63,10 +63,10 @@ func (h *arena) alloc(n int) (ref, error) {
 		}
 		h.chunks[h.used] = c
 		h.used++
-		h.at = minBlock // so that no ref is 0
+		h.offset = minBlock // so that no ref is 0
 	}
-	r := ref((h.used-1)<<chunkBits | h.at)
-	h.at += n
+	r := ref((h.used-1)<<chunkBits | h.offset)
+	h.offset += n
 	h.allocated += int64(n)
 	return r, nil
 }

@@ -94,7 +94,7 @@ func testModel(t *testing.T, rnd *rand.Rand) {
 		p.mu.Lock()
 		last = 0
 		p.order.each(0, func(r ref) bool {
-			rec := p.at(r)
+			rec := p.record(r)
 			var key []string
 			if err := json.Unmarshal(rec.key(), &key); err != nil || rec.number() <= last {
 				t.Fatalf("number %d after %d, %v", rec.number(), last, err)

@@ -106,7 +106,7 @@ func (c *call) oneOffer() *failure {
 type pendingThroughput struct {
 	ru        int
 	autoscale *autoscale
-	at        time.Time
+	due       time.Time
 }
 
 const substatusPending = 3205 // another change of throughput is pending
@@ -129,7 +129,7 @@ func (c *Container) changeThroughput(ru int, scale *autoscale) *failure {
 // partitions until they can serve it. Every request for the container calls it.
 func (c *Container) settle() {
 	p := c.pending.Load()
-	if p == nil || c.account.now().Before(p.at) || !c.pending.CompareAndSwap(p, nil) {
+	if p == nil || c.account.now().Before(p.due) || !c.pending.CompareAndSwap(p, nil) {
 		return
 	}
 	for p.ru > throughputPerPartition*len(c.partitions()) {

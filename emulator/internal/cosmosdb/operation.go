@@ -201,7 +201,7 @@ type undoStep struct {
 	hash    uint64
 	keyText []byte
 	id      []byte
-	before  record // nil: there was no document
+	old     record // nil: there was no document
 }
 
 // copy copies a record that is about to be overwritten.
@@ -225,7 +225,7 @@ func (p *partition) rollback(u *undoLog) error {
 	for i := len(u.steps) - 1; i >= 0; i-- {
 		s := &u.steps[i]
 		r, rec := p.find(s.hash, s.keyText, s.id)
-		old := s.before
+		old := s.old
 		switch {
 		case old == nil:
 			p.remove(s.hash, r)
@@ -249,7 +249,7 @@ func (p *partition) restore(hash uint64, old record) error {
 	if err != nil {
 		return err
 	}
-	rec := p.at(r)
+	rec := p.record(r)
 	copy(rec, old)
 	p.link(hash, r, rec)
 	p.order.restore(old.number(), r)

@@ -95,12 +95,12 @@ func hashOf(key, id []byte) uint64 {
 	return h.Sum64()
 }
 
-func (p *partition) at(r ref) record { return record(p.arena.bytes(r)) }
+func (p *partition) record(r ref) record { return record(p.arena.bytes(r)) }
 
 // find returns the record with a key and an id. p.mu is held, as for the methods below.
 func (p *partition) find(hash uint64, key, id []byte) (ref, record) {
 	for r := p.index[hash]; r != 0; {
-		rec := p.at(r)
+		rec := p.record(r)
 		if bytes.Equal(rec.id(), id) && bytes.Equal(rec.key(), key) {
 			return r, rec
 		}
@@ -115,7 +115,7 @@ func (p *partition) insert(hash uint64, d *document, number, version uint64, sec
 	if err != nil {
 		return nil, err
 	}
-	rec := p.at(r)
+	rec := p.record(r)
 	rec.fill(d, number, version, seconds)
 	p.link(hash, r, rec)
 	p.order.add(number, r)
@@ -130,7 +130,7 @@ func (p *partition) link(hash uint64, r ref, rec record) {
 }
 
 func (p *partition) unlink(hash uint64, r ref) {
-	next := p.at(r).next()
+	next := p.record(r).next()
 	if first := p.index[hash]; first == r {
 		if next == 0 {
 			delete(p.index, hash)
@@ -140,7 +140,7 @@ func (p *partition) unlink(hash uint64, r ref) {
 		return
 	}
 	for at := p.index[hash]; at != 0; {
-		rec := p.at(at)
+		rec := p.record(at)
 		if rec.next() == r {
 			rec.setNext(next)
 			return
@@ -151,7 +151,7 @@ func (p *partition) unlink(hash uint64, r ref) {
 
 // replace replaces the document at r by one with the same id and key.
 func (p *partition) replace(hash uint64, r ref, d *document, version uint64, seconds uint32) (record, error) {
-	old := p.at(r)
+	old := p.record(r)
 	number, length, size := old.number(), old.length(), old.size()
 	if blockSize(length) != blockSize(recordLen(d)) {
 		fresh, err := p.arena.alloc(recordLen(d))
@@ -161,13 +161,13 @@ func (p *partition) replace(hash uint64, r ref, d *document, version uint64, sec
 		p.unique.remove(old)
 		p.unlink(hash, r)
 		p.arena.release(r, length)
-		p.link(hash, fresh, p.at(fresh))
+		p.link(hash, fresh, p.record(fresh))
 		p.order.set(number, fresh)
 		r = fresh
 	} else {
 		p.unique.remove(old)
 	}
-	rec := p.at(r)
+	rec := p.record(r)
 	rec.fill(d, number, version, seconds)
 	p.unique.add(rec)
 	p.bytes += int64(d.size - size)
@@ -176,7 +176,7 @@ func (p *partition) replace(hash uint64, r ref, d *document, version uint64, sec
 
 // remove deletes the document at r.
 func (p *partition) remove(hash uint64, r ref) {
-	rec := p.at(r)
+	rec := p.record(r)
 	p.bytes -= int64(rec.size())
 	p.unique.remove(rec)
 	p.order.drop(rec.number())
@@ -194,7 +194,7 @@ type documentOrder struct {
 
 type place struct {
 	number uint64
-	at     ref // 0: deleted
+	ref    ref // 0: deleted
 }
 
 const placesPerChunk = 4096
@@ -225,7 +225,7 @@ func (o *documentOrder) seek(number uint64) (chunk, i int) {
 // find returns the document with that number, 0 if there is none.
 func (o *documentOrder) find(number uint64) ref {
 	if c, i := o.seek(number); c < len(o.chunks) && o.chunks[c][i].number == number {
-		return o.chunks[c][i].at
+		return o.chunks[c][i].ref
 	}
 	return 0
 }
@@ -245,7 +245,7 @@ func search(n int, f func(int) bool) int {
 
 func (o *documentOrder) set(number uint64, r ref) {
 	c, i := o.seek(number)
-	o.chunks[c][i].at = r
+	o.chunks[c][i].ref = r
 }
 
 func (o *documentOrder) drop(number uint64) {
@@ -257,8 +257,8 @@ func (o *documentOrder) drop(number uint64) {
 	var dense documentOrder
 	for _, c := range o.chunks {
 		for _, pl := range c {
-			if pl.at != 0 {
-				dense.add(pl.number, pl.at)
+			if pl.ref != 0 {
+				dense.add(pl.number, pl.ref)
 			}
 		}
 	}
@@ -270,7 +270,7 @@ func (o *documentOrder) restore(number uint64, r ref) {
 	o.live++
 	c, i := o.seek(number)
 	if c < len(o.chunks) && o.chunks[c][i].number == number {
-		o.chunks[c][i].at = r
+		o.chunks[c][i].ref = r
 		o.holes--
 		return
 	}
@@ -287,7 +287,7 @@ func (o *documentOrder) each(after uint64, f func(ref) bool) {
 	c, i := o.seek(after + 1)
 	for ; c < len(o.chunks); c, i = c+1, 0 {
 		for _, pl := range o.chunks[c][i:] {
-			if pl.at != 0 && !f(pl.at) {
+			if pl.ref != 0 && !f(pl.ref) {
 				return
 			}
 		}

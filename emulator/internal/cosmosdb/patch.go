@@ -192,7 +192,7 @@ func (s *patchStep) editObject(value []byte, path []string) ([]byte, error) {
 		if len(path) > 1 {
 			held, err = s.edit(held, path[1:])
 		} else {
-			held, err = s.over(held)
+			held, err = s.result(held)
 		}
 		if held != nil {
 			member(name, held)
@@ -216,8 +216,8 @@ func (s *patchStep) absent(name string) error {
 	return fmt.Errorf("%s operation can only be performed on an existing path, no path found: '%s'", s.op, name)
 }
 
-// over returns what becomes of a value at the operation's path; nil: it is removed.
-func (s *patchStep) over(held []byte) ([]byte, error) {
+// result returns what becomes of a value at the operation's path; nil: it is removed.
+func (s *patchStep) result(held []byte) ([]byte, error) {
 	switch s.op {
 	case "remove":
 		return nil, nil
@@ -270,7 +270,7 @@ func (s *patchStep) editArray(value []byte, path []string) ([]byte, error) {
 	case n == len(elements):
 		err = s.absent(path[0])
 	default:
-		elements[n], err = s.over(elements[n])
+		elements[n], err = s.result(elements[n])
 		if elements[n] == nil {
 			elements = append(elements[:n], elements[n+1:]...)
 		}

@@ -54,12 +54,12 @@ func TestTimeToLive(t *testing.T) {
 	}
 	written := now.Now()
 	for _, step := range []struct {
-		at   time.Duration
+		age  time.Duration
 		left string
 	}{{0, "default,short,never,long"}, {15 * time.Second, "default,never,long"}, {105 * time.Second, "never,long"}, {250 * time.Second, "never"}} {
-		now.advance(step.at - now.Now().Sub(written))
+		now.advance(step.age - now.Now().Sub(written))
 		if n := count(); n != strings.Count(step.left, ",")+1 {
-			t.Errorf("after %v: %d documents", step.at, n)
+			t.Errorf("after %v: %d documents", step.age, n)
 		}
 		for _, id := range []string{"default", "short", "never", "long"} {
 			want := http.StatusNotFound
@@ -67,7 +67,7 @@ func TestTimeToLive(t *testing.T) {
 				want = http.StatusOK
 			}
 			if got := read(id); got != want {
-				t.Errorf("%s after %v: status %d, want %d", id, step.at, got, want)
+				t.Errorf("%s after %v: status %d, want %d", id, step.age, got, want)
 			}
 		}
 	}

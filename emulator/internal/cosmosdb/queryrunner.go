@@ -18,7 +18,7 @@ type queryRunner struct {
 	now   time.Time
 
 	canceled <-chan struct{} // closed when the client has gone
-	from     continuation    // where the page begins; Passed counts on
+	start    continuation    // where the page begins; Passed counts on
 	next     continuation    // where the next page begins
 	more     bool
 	out      []byte
@@ -52,7 +52,7 @@ func (r *queryRunner) scanAll(partitions []*partition) *failure {
 		after := uint64(0)
 		if !r.needsAll() {
 			var done bool
-			if after, done = r.from.after(p.bounds); done {
+			if after, done = r.start.lastNumber(p.bounds); done {
 				continue
 			}
 		}
@@ -124,7 +124,7 @@ func (r *queryRunner) scan(p *partition, after uint64) (more bool, f *failure) {
 			if left = seen == scanStep || r.readSize-size > scanStepSize; left {
 				return false
 			}
-			rec := p.at(place)
+			rec := p.record(place)
 			if more, f = r.visit(rec); more || f != nil {
 				return false
 			}
@@ -134,7 +134,7 @@ func (r *queryRunner) scan(p *partition, after uint64) (more bool, f *failure) {
 		})
 		p.mu.Unlock()
 		if more || f != nil || !left {
-			r.next = r.from.advance(p.bounds, after)
+			r.next = r.start.advance(p.bounds, after)
 			return more, f
 		}
 	}
@@ -162,7 +162,7 @@ func (r *queryRunner) visit(rec record) (more bool, f *failure) {
 		return true, nil
 	}
 	var text []byte
-	if r.from.Passed >= q.Offset {
+	if r.start.Passed >= q.Offset {
 		var err error
 		if text, err = q.Project(nil, r.scratch); err != nil {
 			return false, queryFailure(err)
@@ -171,7 +171,7 @@ func (r *queryRunner) visit(rec record) (more bool, f *failure) {
 	if r.more = r.full(text); r.more {
 		return true, nil
 	}
-	r.from.Passed++
+	r.start.Passed++
 	return false, r.emit(text)
 }
 
@@ -209,7 +209,7 @@ func queryFailure(err error) *failure {
 // ended reports whether TOP or LIMIT has been reached.
 func (r *queryRunner) ended() bool {
 	q := r.query
-	return q.Top >= 0 && r.from.Passed >= q.Top || q.Limit >= 0 && r.from.Passed >= q.Offset+q.Limit
+	return q.Top >= 0 && r.start.Passed >= q.Top || q.Limit >= 0 && r.start.Passed >= q.Offset+q.Limit
 }
 
 // full reports whether the page is full, so that the result begins the next one.
@@ -247,15 +247,15 @@ func (r *queryRunner) finish() *failure {
 		return nil
 	}
 	slices.SortStableFunc(r.sorted, func(a, b sorted) int { return q.Compare(a.keys, b.keys) })
-	for _, s := range r.sorted[min(r.from.Passed, len(r.sorted)):] {
+	for _, s := range r.sorted[min(r.start.Passed, len(r.sorted)):] {
 		if r.ended() {
 			return nil
 		}
 		if r.more = r.full(s.text); r.more {
-			r.next = continuation{Passed: r.from.Passed}
+			r.next = continuation{Passed: r.start.Passed}
 			return nil
 		}
-		if r.from.Passed++; r.from.Passed > q.Offset {
+		if r.start.Passed++; r.start.Passed > q.Offset {
 			if f := r.emit(s.text); f != nil {
 				return f
 			}

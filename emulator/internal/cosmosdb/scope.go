@@ -148,17 +148,17 @@ type continuation struct {
 }
 
 type continuationRange struct {
-	Min   string `json:"min"`
-	Max   string `json:"max"`
-	After uint64 `json:"after"`
+	Min        string `json:"min"`
+	Max        string `json:"max"`
+	LastNumber uint64 `json:"after"`
 }
 
-// after returns the document number after which to continue in a partition, or that it
+// lastNumber returns the document number after which to continue in a partition, or that it
 // is done.
-func (at *continuation) after(bounds partitionkey.Range) (number uint64, done bool) {
+func (at *continuation) lastNumber(bounds partitionkey.Range) (number uint64, done bool) {
 	for _, p := range at.Parts {
 		if bounds.Overlaps(partitionkey.Range{Min: p.Min, Max: p.Max}) {
-			return p.After, false
+			return p.LastNumber, false
 		}
 	}
 	return 0, len(at.Parts) > 0 && partitionkey.Compare(bounds.Min, at.Parts[0].Min) < 0
@@ -261,7 +261,7 @@ func (c *call) run(q *query.Query, s *scope, at continuation) (*queryRunner, *fa
 			}
 		}
 		q.Reset()
-		r := &queryRunner{query: q, scope: s, page: c.pageSize(), now: now, canceled: c.r.Context().Done(), from: at, ids: q.IDs(), out: append(c.buffers.out[:0], `{"_rid":"`+s.owner.rid+`","Documents":[`...)}
+		r := &queryRunner{query: q, scope: s, page: c.pageSize(), now: now, canceled: c.r.Context().Done(), start: at, ids: q.IDs(), out: append(c.buffers.out[:0], `{"_rid":"`+s.owner.rid+`","Documents":[`...)}
 		if f = r.scanAll(partitions); f == nil || f.status != http.StatusGone || s.rangeID != "" {
 			return r, f
 		}

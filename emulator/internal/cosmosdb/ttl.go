@@ -62,13 +62,13 @@ func (c *Container) sweep(p *partition, now time.Time) {
 	p.swept = at
 	var list []ref
 	p.order.each(0, func(r ref) bool {
-		if c.expired(p.at(r), now) {
+		if c.expired(p.record(r), now) {
 			list = append(list, r)
 		}
 		return true
 	})
 	for _, r := range list {
-		rec := p.at(r)
+		rec := p.record(r)
 		p.remove(hashOf(rec.key(), rec.id()), r)
 	}
 }

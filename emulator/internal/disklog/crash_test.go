@@ -86,9 +86,9 @@ func runCrashes(seed uint64, faults string) error {
 		if doubtful, err = m.run(l, store, rng); err != nil {
 			return fmt.Errorf("life %d: %w", life, err)
 		}
-		if rng.IntN(4) == 0 && !store.off {
+		if rng.IntN(4) == 0 && !store.unpowered {
 			store.fault = nil
-			if err := l.Close(); err != nil && !store.off {
+			if err := l.Close(); err != nil && !store.unpowered {
 				return fmt.Errorf("life %d: %w", life, err)
 			}
 		}
@@ -109,7 +109,7 @@ func (m *model) run(l *Log, store *machine, rng *rand.Rand) (doubtful [][]Messag
 			}
 			// A trim that failed may have happened.
 			m.first = max(m.first, l.Info().First, l.savedState.First)
-			if store.off {
+			if store.unpowered {
 				return nil, nil
 			}
 			continue
@@ -132,14 +132,14 @@ func (m *model) run(l *Log, store *machine, rng *rand.Rand) (doubtful [][]Messag
 			}
 		}
 		if err := m.learn(l, before, fixedTime(), fixedTime()); err != nil {
-			if !store.off {
+			if !store.unpowered {
 				return nil, err
 			}
 			for q := before; q < m.next(); q++ {
 				m.events[q].Enqueued = fixedTime().UTC()
 			}
 		}
-		if doubtful != nil || store.off {
+		if doubtful != nil || store.unpowered {
 			return doubtful, nil
 		}
 	}
@@ -188,7 +188,7 @@ func TestFailedWriteStaysGone(t *testing.T) {
 			mustAppend(t, l, "five")
 			want = "one five"
 		}
-		store.off = true
+		store.unpowered = true
 		store.restart()
 		if got := payloads(t, openMachine(t, store)); got != want {
 			t.Fatalf("seed %d: failed %s: %q in the log, want %q", seed, op, got, want)
@@ -236,7 +236,7 @@ func TestDoubtfulPages(t *testing.T) {
 				}
 			}
 			want, info := payloads(t, l), l.Info()
-			store.off = true
+			store.unpowered = true
 			store.restart()
 			l = openMachine(t, store)
 			if got := payloads(t, l); got != want || l.Info() != info {

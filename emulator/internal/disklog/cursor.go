@@ -151,5 +151,5 @@ func (c *cursor) copyOut(events []Stored, memory *blocks) {
 }
 
 func (c *cursor) corrupt(why string) error {
-	return &CorruptError{File: filePath(c.dir, c.segment.name), At: c.segment.fileAt(c.position), Why: why}
+	return &CorruptError{File: filePath(c.dir, c.segment.name), Offset: c.segment.fileAt(c.position), Why: why}
 }

@@ -44,11 +44,11 @@ func (e *WriteError) Is(target error) bool { return e.Unusable && target == ErrU
 
 // CorruptError means that acknowledged events are damaged or missing.
 type CorruptError struct {
-	File string
-	At   int64 // byte position in the file
-	Why  string
+	File   string
+	Offset int64 // byte position in the file
+	Why    string
 }
 
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("log file %s is damaged at byte %d: %s: restore it from a backup, or remove the log's directory to start empty", e.File, e.At, e.Why)
+	return fmt.Sprintf("log file %s is damaged at byte %d: %s: restore it from a backup, or remove the log's directory to start empty", e.File, e.Offset, e.Why)
 }

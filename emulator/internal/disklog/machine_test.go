@@ -19,13 +19,13 @@ const sector = 512
 // a write or fsync can fail; and after a failed fsync the pages are marked clean
 // although the disk may not have them, as on Linux.
 type machine struct {
-	rng   *rand.Rand
-	dir   map[string]*simFile // as the process sees it
-	saved map[string]*simFile // as it is on the disk
-	small map[string][]byte   // replaced as a whole, always durable
-	off   bool
-	cutIn int // operations until the power is cut; 0 is never
-	fault func(op string) error
+	rng       *rand.Rand
+	dir       map[string]*simFile // as the process sees it
+	saved     map[string]*simFile // as it is on the disk
+	small     map[string][]byte   // replaced as a whole, always durable
+	unpowered bool
+	cutIn     int // operations until the power is cut; 0 is never
+	fault     func(op string) error
 
 	// spoiled means that a failed fsync has destroyed sectors. No log survives the
 	// later loss of acknowledged bytes, so nothing else fails until the next
@@ -49,7 +49,7 @@ func newMachine(rng *rand.Rand) *machine {
 // step is called before every operation that changes something; its error is the
 // operation's.
 func (m *machine) step(op string) error {
-	if m.off {
+	if m.unpowered {
 		return errPower
 	}
 	if m.spoiled {
@@ -57,7 +57,7 @@ func (m *machine) step(op string) error {
 	}
 	if m.cutIn > 0 {
 		if m.cutIn--; m.cutIn == 0 {
-			m.off = true
+			m.unpowered = true
 			return errPower
 		}
 	}
@@ -70,7 +70,7 @@ func (m *machine) step(op string) error {
 // restart prepares the storage for the next process: after a power cut, or with all
 // pages unchanged if only the process died.
 func (m *machine) restart() {
-	if m.off {
+	if m.unpowered {
 		dir := map[string]*simFile{}
 		for _, name := range m.names() {
 			// A creation or removal that was not synced is on the disk or not.
@@ -87,7 +87,7 @@ func (m *machine) restart() {
 		}
 		m.dir, m.saved = dir, clone(dir)
 	}
-	m.off, m.cutIn, m.fault, m.spoiled, m.failing = false, 0, nil, false, false
+	m.unpowered, m.cutIn, m.fault, m.spoiled, m.failing = false, 0, nil, false, false
 }
 
 func (m *machine) names() []string {
@@ -161,7 +161,7 @@ func (p *simFile) flush(s int) {
 func (m *machine) path() string { return "machine" }
 
 func (m *machine) list() ([]string, error) {
-	if m.off {
+	if m.unpowered {
 		return nil, errPower
 	}
 	names := sorted(m.dir)
@@ -172,7 +172,7 @@ func (m *machine) list() ([]string, error) {
 }
 
 func (m *machine) open(name string) (file, error) {
-	if m.off {
+	if m.unpowered {
 		return nil, errPower
 	}
 	p := m.dir[name]
@@ -237,7 +237,7 @@ type machineFile struct {
 }
 
 func (f *machineFile) ReadAt(b []byte, off int64) (int, error) {
-	if f.m.off {
+	if f.m.unpowered {
 		return 0, errPower
 	}
 	if f.closed {
@@ -303,7 +303,7 @@ func (f *machineFile) truncate(size int64) error {
 
 func (f *machineFile) sync() error {
 	err := f.m.step("sync")
-	if f.m.off {
+	if f.m.unpowered {
 		return err
 	}
 	p := f.p

@@ -68,7 +68,7 @@ func (l *Log) missing(at, first, next int64) error {
 	if n := len(l.segments); n > 0 && l.active().sequence <= first {
 		name = l.active().name
 	}
-	return &CorruptError{File: filePath(l.store.path(), name), At: at, Why: fmt.Sprintf("events %d to %d are missing", first, next-1)}
+	return &CorruptError{File: filePath(l.store.path(), name), Offset: at, Why: fmt.Sprintf("events %d to %d are missing", first, next-1)}
 }
 
 // loadSegments reads the segments' headers, and removes files that were never part
@@ -162,7 +162,7 @@ func (l *Log) checkSealed() error {
 			return &CorruptError{File: filePath(l.store.path(), next.name), Why: "does not follow the segment before it"}
 		}
 		if size < s.fileAt(next.position) {
-			return &CorruptError{File: filePath(l.store.path(), s.name), At: size, Why: fmt.Sprintf("file is too short, events below %d are missing", next.sequence)}
+			return &CorruptError{File: filePath(l.store.path(), s.name), Offset: size, Why: fmt.Sprintf("file is too short, events below %d are missing", next.sequence)}
 		}
 	}
 	return nil
@@ -267,7 +267,7 @@ func (c *cursor) findLaterWrite(at, end int64) error {
 				return err
 			}
 			if later {
-				return &CorruptError{File: filePath(c.dir, c.segment.name), At: c.segment.fileAt(end),
+				return &CorruptError{File: filePath(c.dir, c.segment.name), Offset: c.segment.fileAt(end),
 					Why: fmt.Sprintf("the event here is damaged, but a later one is intact at byte %d", c.segment.fileAt(at+int64(from)))}
 			}
 		}

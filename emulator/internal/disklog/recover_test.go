@@ -178,7 +178,7 @@ func TestFlippedByteWhileOpen(t *testing.T) {
 	}
 	_, err = l.Read(2, 1, 100, nil)
 	var damage *CorruptError
-	if !errors.As(err, &damage) || damage.At != at {
+	if !errors.As(err, &damage) || damage.Offset != at {
 		t.Errorf("read the damage: got %v, want a CorruptError at %d", err, at)
 	}
 }

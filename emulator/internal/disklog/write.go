@@ -61,11 +61,11 @@ func (l *Log) write(group []*appendRequest) error {
 
 // writer writes batches after the end of the log, where readers don't see them yet.
 type writer struct {
-	segment *segment
-	begin   int64 // position at which the write began
-	at      int64 // position to which buf goes
-	buf     []byte
-	pooled  *[]byte
+	segment  *segment
+	begin    int64 // position at which the write began
+	position int64 // position to which buf goes
+	buf      []byte
+	pooled   *[]byte
 
 	// The state of the log once all is durable.
 	next        int64
@@ -81,7 +81,7 @@ type writer struct {
 func (l *Log) startWriter(s *segment) *writer {
 	w := &l.writer
 	*w = writer{
-		segment: s, begin: l.end, at: l.end, pooled: writeBuffers.Get().(*[]byte),
+		segment: s, begin: l.end, position: l.end, pooled: writeBuffers.Get().(*[]byte),
 		next: l.next, end: l.end, last: l.last,
 		tail: append(w.tail[:0], l.tail...), index: w.index[:0],
 	}
@@ -120,10 +120,10 @@ func (w *writer) appendBatch(msgs []Message) error {
 }
 
 func (w *writer) flush() error {
-	if _, err := w.segment.file.WriteAt(w.buf, w.segment.fileAt(w.at)); err != nil {
+	if _, err := w.segment.file.WriteAt(w.buf, w.segment.fileAt(w.position)); err != nil {
 		return err
 	}
-	w.at += int64(len(w.buf))
+	w.position += int64(len(w.buf))
 	w.tail = append(w.tail, w.buf[max(0, len(w.buf)-tailBytes):]...)
 	w.tail = w.tail[:copy(w.tail, w.tail[max(0, len(w.tail)-tailBytes):])]
 	w.buf = (*w.pooled)[:0] // a buffer that grew for a large event is dropped

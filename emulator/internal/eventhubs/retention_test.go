@@ -33,10 +33,10 @@ func TestRetentionByTime(t *testing.T) {
 		mustAppend(t, p, "c")
 		last := p.Info()
 		for _, v := range []struct {
-			after time.Duration
-			want  string
+			wait time.Duration
+			want string
 		}{{39 * time.Minute, "a b c"}, {2 * time.Minute, "c"}, {18 * time.Minute, "c"}, {2 * time.Minute, ""}, {time.Hour, ""}} {
-			time.Sleep(v.after)
+			time.Sleep(v.wait)
 			synctest.Wait()
 			if got := read(t, p); got != v.want {
 				t.Errorf("got %q, want %q", got, v.want)

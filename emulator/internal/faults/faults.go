@@ -35,12 +35,12 @@ type State[F any] struct {
 
 type entry[F any] struct {
 	State[F]
-	times int
-	until time.Time
+	times   int
+	expires time.Time
 }
 
 func (e *entry[F]) expired() bool {
-	return e.times > 0 && e.Hits >= e.times || !e.until.IsZero() && time.Now().After(e.until)
+	return e.times > 0 && e.Hits >= e.times || !e.expires.IsZero() && time.Now().After(e.expires)
 }
 
 // Add adds a fault after the others and returns its id. The fault is injected at most times times,
@@ -54,7 +54,7 @@ func Add[F any](s *Set[F], fault F, times int, life time.Duration) (id int, err 
 	s.lastID++
 	e := entry[F]{State: State[F]{ID: s.lastID, Fault: fault}, times: times}
 	if life > 0 {
-		e.until = time.Now().Add(life)
+		e.expires = time.Now().Add(life)
 	}
 	s.list = append(s.list, e)
 	s.nonEmpty.Store(true)

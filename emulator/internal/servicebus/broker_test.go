@@ -113,7 +113,7 @@ func TestLockExpiry(t *testing.T) {
 		s := q.Messages()
 		send(t, q, "a")
 		first := receive(t, s, "a")[0]
-		if d := time.Until(first.Until); d > 30*time.Second || d < 29*time.Second {
+		if d := time.Until(first.LockedUntil); d > 30*time.Second || d < 29*time.Second {
 			t.Fatalf("locked for %s", d)
 		}
 		time.Sleep(29 * time.Second)
@@ -212,11 +212,11 @@ func TestPeekAndBounds(t *testing.T) {
 		t.Fatalf("received %d messages of more than 3 bytes: %v", len(got), err)
 	}
 	for _, c := range []struct {
-		from     int64
+		first    int64
 		n, bytes int
 		want     string
 	}{{0, 10, 100, "[aaa bbb ccc]"}, {2, 1, 100, "[bbb]"}, {1, 10, 5, "[aaa]"}, {1, 10, 6, "[aaa bbb]"}, {4, 10, 100, "[]"}} {
-		ms, err := q.Messages().Peek(c.from, c.n, c.bytes, nil)
+		ms, err := q.Messages().Peek(c.first, c.n, c.bytes, nil)
 		must(t, err)
 		var all []string
 		for _, m := range ms {
@@ -312,7 +312,7 @@ func TestModel(t *testing.T) {
 					got, err := q.Messages().Receive(1+r.IntN(3), 1<<20)
 					must(t, err)
 					for _, l := range got {
-						if old, ok := held[string(l.Payload)]; ok && time.Now().Before(old.Until) || completed[string(l.Payload)] {
+						if old, ok := held[string(l.Payload)]; ok && time.Now().Before(old.LockedUntil) || completed[string(l.Payload)] {
 							t.Fatalf("seed %d: message %s was handed out twice", seed, l.Payload)
 						}
 						held[string(l.Payload)] = l
@@ -321,7 +321,7 @@ func TestModel(t *testing.T) {
 					time.Sleep(time.Duration(r.IntN(5000)) * time.Millisecond)
 				default:
 					for p, l := range held {
-						lost := !time.Now().Before(l.Until)
+						lost := !time.Now().Before(l.LockedUntil)
 						var err error
 						switch r.IntN(4) {
 						case 0:

@@ -24,8 +24,8 @@ func TestDeleteIdle(t *testing.T) {
 			}
 		}
 		for _, use := range []struct {
-			name string
-			by   func()
+			name  string
+			touch func()
 		}{
 			{"send", func() { send(t, q, "a") }},
 			{"peek", func() { _, err := q.Messages().Peek(0, 1, 1<<20, nil); must(t, err) }},
@@ -49,7 +49,7 @@ func TestDeleteIdle(t *testing.T) {
 		} {
 			time.Sleep(idle - time.Second)
 			there(true, "before "+use.name)
-			use.by()
+			use.touch()
 		}
 		time.Sleep(idle - time.Second)
 		there(true, "before the time is over")

@@ -47,8 +47,8 @@ const (
 // expires.
 type Locked struct {
 	Message
-	Token Token
-	Until time.Time
+	Token       Token
+	LockedUntil time.Time
 }
 
 // Counts are the numbers of messages in a queue. Locked and deferred ones count as

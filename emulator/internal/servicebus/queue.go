@@ -242,11 +242,11 @@ func (q *Queue) insert(n *changes, store *Store, e *entry) {
 func (q *Queue) setDeadline(e *entry) {
 	switch {
 	case e.State == Scheduled:
-		heap.Push(&q.deadlines, deadline{at: e.Scheduled.UnixMilli(), e: e})
+		heap.Push(&q.deadlines, deadline{due: e.Scheduled.UnixMilli(), e: e})
 	case e.TTL > 0:
 		e.Expires = e.Enqueued.Add(e.TTL)
 		if !e.store.dead {
-			heap.Push(&q.deadlines, deadline{at: e.Expires.UnixMilli(), e: e})
+			heap.Push(&q.deadlines, deadline{due: e.Expires.UnixMilli(), e: e})
 		}
 	}
 }
@@ -330,7 +330,7 @@ func (q *Queue) applyDue() int64 {
 			q.wake()
 		}
 	}
-	for len(q.deadlines) > 0 && q.deadlines[0].at <= now {
+	for len(q.deadlines) > 0 && q.deadlines[0].due <= now {
 		d := heap.Pop(&q.deadlines).(deadline)
 		e := d.e
 		switch {

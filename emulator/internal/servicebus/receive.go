@@ -60,10 +60,10 @@ func (q *Queue) lock(e *entry, holder *Session, now int64) Locked {
 	if holder != nil {
 		e.lock, e.holder = sessionLock, holder
 		holder.locked[e] = struct{}{}
-		return Locked{Message: e.Message, Token: e.token, Until: timeOf(holder.session.until)}
+		return Locked{Message: e.Message, Token: e.token, LockedUntil: timeOf(holder.session.lockedUntil)}
 	}
 	q.extend(e, now)
-	return Locked{Message: e.Message, Token: e.token, Until: timeOf(e.lock)}
+	return Locked{Message: e.Message, Token: e.token, LockedUntil: timeOf(e.lock)}
 }
 
 // ReceiveDeferred locks deferred messages by their sequence numbers; in a queue with
@@ -122,7 +122,7 @@ func (s *Store) wait(ctx context.Context, met func() (bool, error)) error {
 		}
 		changed, next := q.changed, int64(math.MaxInt64)
 		if len(q.deadlines) > 0 {
-			next = q.deadlines[0].at
+			next = q.deadlines[0].due
 		}
 		if q.topic != nil {
 			next = min(next, q.topic.nextDue.Load())

@@ -181,7 +181,7 @@ func (b *Broker) build(all map[uint64]*recovery) (kept int64, err error) {
 			b.topics[strings.ToLower(d.Name)] = t
 			kept += t.scheduled.restore(x)
 			if len(t.scheduled.deadlines) > 0 {
-				t.nextDue.Store(t.scheduled.deadlines[0].at)
+				t.nextDue.Store(t.scheduled.deadlines[0].due)
 			}
 		case d.Queue != nil:
 			rest = append(rest, x)

@@ -11,12 +11,12 @@ import (
 
 // session is the state of one session in a queue.
 type session struct {
-	id     string
-	ready  byNumber
-	holder *Session
-	until  int64 // when the lock expires, in ms since 1970
-	state  []byte
-	stated int64 // when the state was last set, or read from disk, in ms since 1970
+	id          string
+	ready       byNumber
+	holder      *Session
+	lockedUntil int64 // when the lock expires, in ms since 1970
+	state       []byte
+	stated      int64 // when the state was last set, or read from disk, in ms since 1970
 }
 
 // maxState is the largest session state in bytes, as on Azure's standard tier.
@@ -100,8 +100,8 @@ func (s *Store) lockSession(x *session, now int64) (*Session, error) {
 }
 
 func (q *Queue) extendSession(x *session, now int64) {
-	x.until = now + q.cfg.Lock.Milliseconds()
-	heap.Push(&q.deadlines, deadline{at: x.until, s: x})
+	x.lockedUntil = now + q.cfg.Lock.Milliseconds()
+	heap.Push(&q.deadlines, deadline{due: x.lockedUntil, s: x})
 }
 
 // releaseSession unlocks a session. Messages that are still locked with it are
@@ -137,11 +137,11 @@ func (h *Session) ID() string { return h.session.id }
 // lost reports whether the session is no longer locked by h. The queue's mutex is held.
 func (h *Session) lost() bool { return h.session.holder != h }
 
-// Until returns when the lock of the session expires, unless it is renewed.
-func (h *Session) Until() time.Time {
+// LockedUntil returns when the lock of the session expires, unless it is renewed.
+func (h *Session) LockedUntil() time.Time {
 	h.store.q.mu.Lock()
 	defer h.store.q.mu.Unlock()
-	return timeOf(h.session.until)
+	return timeOf(h.session.lockedUntil)
 }
 
 // Receive is [Store.Receive] for the messages of the session.
@@ -208,7 +208,7 @@ func (s *Store) RenewSession(id string) (time.Time, error) {
 		return time.Time{}, err
 	}
 	s.q.extendSession(x, now)
-	return timeOf(x.until), nil
+	return timeOf(x.lockedUntil), nil
 }
 
 // SessionState returns the state of a session that is locked, nil if it has none.

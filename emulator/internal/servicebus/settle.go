@@ -121,7 +121,7 @@ func (s *Store) Renew(t Token) (time.Time, error) {
 	case err != nil:
 		return time.Time{}, err
 	case e.holder != nil:
-		return timeOf(e.holder.session.until), nil
+		return timeOf(e.holder.session.lockedUntil), nil
 	}
 	q.extend(e, now)
 	return timeOf(e.lock), nil
@@ -145,7 +145,7 @@ func (s *Store) locked(t Token) (*entry, error) {
 // extend locks an entry for the lock duration from now on.
 func (q *Queue) extend(e *entry, now int64) {
 	e.lock = now + q.cfg.Lock.Milliseconds()
-	heap.Push(&q.deadlines, deadline{at: e.lock, e: e})
+	heap.Push(&q.deadlines, deadline{due: e.lock, e: e})
 }
 
 func (q *Queue) unlock(e *entry) {

@@ -141,28 +141,28 @@ func (h *byNumber) Pop() any {
 // deadline is a time, in ms since 1970, at which a lock or a message expires, or a
 // scheduled message is due, unless that was changed meanwhile.
 type deadline struct {
-	at int64
-	e  *entry
-	s  *session
+	due int64
+	e   *entry
+	s   *session
 }
 
 // stale reports whether the deadline no longer applies.
 func (d deadline) stale() bool {
 	switch {
 	case d.s != nil:
-		return d.s.holder == nil || d.at != d.s.until
+		return d.s.holder == nil || d.due != d.s.lockedUntil
 	case d.e.gone:
 		return true
 	case d.e.State == Scheduled:
-		return d.at != d.e.Scheduled.UnixMilli()
+		return d.due != d.e.Scheduled.UnixMilli()
 	}
-	return d.at != d.e.lock && (d.e.Expires.IsZero() || d.at != d.e.Expires.UnixMilli())
+	return d.due != d.e.lock && (d.e.Expires.IsZero() || d.due != d.e.Expires.UnixMilli())
 }
 
 type byTime []deadline
 
 func (h byTime) Len() int           { return len(h) }
-func (h byTime) Less(i, j int) bool { return h[i].at < h[j].at }
+func (h byTime) Less(i, j int) bool { return h[i].due < h[j].due }
 func (h byTime) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 func (h *byTime) Push(x any)        { *h = append(*h, x.(deadline)) }
 

@@ -325,7 +325,7 @@ func (t *Topic) enqueueDue() {
 		heap.Pop(&held.deadlines)
 	}
 	if len(held.deadlines) > 0 {
-		next = min(next, held.deadlines[0].at)
+		next = min(next, held.deadlines[0].due)
 	}
 	t.nextDue.Store(next)
 	// A later completion of one of them comes later in the journal: so they needn't be

@@ -67,7 +67,7 @@ func Explore(seed string, leaf func(path string) bool, root func(Node)) map[stri
 		if leaf(pathOf(path)) {
 			continue
 		}
-		for _, next := range e.below(path) {
+		for _, next := range e.children(path) {
 			if key := strings.Join(next, "\x00"); !seen[key] {
 				seen[key] = true
 				pending = append(pending, next)
@@ -119,7 +119,7 @@ func put(n *yaml.Node, path []string, leaf *yaml.Node) {
 // explorer notes what a reader reads.
 type explorer struct{ shapes map[string]*Shape }
 
-func (e *explorer) at(path string) *Shape {
+func (e *explorer) shape(path string) *Shape {
 	s := e.shapes[path]
 	if s == nil {
 		s = &Shape{}
@@ -128,8 +128,8 @@ func (e *explorer) at(path string) *Shape {
 	return s
 }
 
-// below returns the paths one step below a path.
-func (e *explorer) below(path []string) (list [][]string) {
+// children returns the paths one step below a path.
+func (e *explorer) children(path []string) (list [][]string) {
 	s := e.shapes[pathOf(path)]
 	if s == nil {
 		return nil
@@ -160,7 +160,7 @@ func pathOf(steps []string) string {
 
 // object notes the keys of a mapping. A key is required if it is so beside all others.
 func (e *explorer) object(path string, keys Keys, required []string) {
-	s := e.at(path)
+	s := e.shape(path)
 	first := s.Keys == nil
 	for key, read := range keys {
 		if i, found := slices.BinarySearch(s.Keys, key); read != nil && !found {
@@ -174,7 +174,7 @@ func (e *explorer) object(path string, keys Keys, required []string) {
 }
 
 func (e *explorer) oneOf(path string, keys []string) {
-	s := e.at(path)
+	s := e.shape(path)
 	if !slices.ContainsFunc(s.OneOf, func(o []string) bool { return slices.Equal(o, keys) }) {
 		s.OneOf = append(s.OneOf, keys)
 	}
@@ -190,7 +190,7 @@ func (n Node) explored(s Scalar) bool {
 	if n.yaml.Kind != yaml.ScalarNode {
 		return true
 	}
-	shape := e.at(n.place.Key)
+	shape := e.shape(n.place.Key)
 	if shape.Scalar == nil {
 		shape.Scalar = &Scalar{}
 	}
@@ -204,7 +204,7 @@ func (n Node) explored(s Scalar) bool {
 // exploredLiteral notes that the reader looks at what stands in the file itself.
 func (n Node) exploredLiteral() {
 	if e := n.file.explorer; e != nil && n.yaml.Kind == yaml.ScalarNode {
-		shape := e.at(n.place.Key)
+		shape := e.shape(n.place.Key)
 		if shape.Scalar == nil {
 			shape.Scalar = &Scalar{}
 		}

@@ -121,8 +121,8 @@ type file struct {
 
 // report identifies a problem, to report it only once.
 type report struct {
-	at   Place
-	text string
+	place Place
+	text  string
 }
 
 // fail adds a problem, unless it is there already: a value may be read more than once.

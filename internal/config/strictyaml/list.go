@@ -24,7 +24,7 @@ func (n Node) Items(most int, read func(item Node)) bool {
 	}
 	before := n.file.failures
 	if e := n.file.explorer; e != nil {
-		e.at(n.place.Key).MaxItems = most
+		e.shape(n.place.Key).MaxItems = most
 	}
 	for i, item := range n.yaml.Content {
 		key := fmt.Sprintf("%s[%d]", n.place.Key, i)

@@ -109,7 +109,7 @@ func (n Node) Each(read func(key string, value Node)) bool {
 		return n.each(read)
 	}
 	if n.IsMapping() {
-		e.at(n.place.Key).Each = true
+		e.shape(n.place.Key).Each = true
 	}
 	return n.each(func(key string, value Node) {
 		value.place.Key = join(n.place.Key, "*")

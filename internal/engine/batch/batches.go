@@ -43,7 +43,7 @@ func (d *batches) RedriveDue(ctx context.Context, group driver.Group, partition 
 // newWorker returns the worker of one assignment, over a store whose transactions hold nothing of
 // the handler's.
 func (d *batches) newWorker(a *partition.Assignment) *worker[struct{}] {
-	s := &batchStore{AtLeastOnceStore: d.batchesStore, a: a, every: d.checkpointEvery, done: driver.Unset, at: driver.Unset, postponed: map[int64]time.Duration{}}
+	s := &batchStore{AtLeastOnceStore: d.batchesStore, a: a, every: d.checkpointEvery, done: driver.Unset, checkpoint: driver.Unset, postponed: map[int64]time.Duration{}}
 	handler := func(ctx context.Context, _ struct{}, b driver.Batch) error { return d.handler(ctx, b) }
 	a.Progress.Every.Store(int64(d.checkpointEvery + a.Settings.FillFor)) // steps are reported with their checkpoint
 	w := newWorker[struct{}](a, s, handler)
@@ -61,7 +61,7 @@ type batchStore struct {
 
 	incarnation string             // of the positions
 	done        driver.Position    // all up to here is done; Unset until the claim
-	at          driver.Position    // the checkpoint, as last stored
+	checkpoint  driver.Position    // the checkpoint, as last stored
 	stored      time.Duration      // when that was, by Clock.Elapsed
 	careful     time.Duration      // until when it is stored after each batch, likewise
 	unreported  driver.Observation // of the steps whose checkpoint is not stored
@@ -76,12 +76,12 @@ func (s *batchStore) Claim(ctx context.Context, lease driver.Lease, incarnation 
 	if err != nil || cp.Incarnation != incarnation {
 		return cp, err
 	}
-	if s.at = cp.Position; cp.Claims > 1 {
+	if s.checkpoint = cp.Position; cp.Claims > 1 {
 		// If a batch ends the process, it must not repeat for ever what comes before that batch.
 		s.careful = s.a.Acquired + 2*s.every
 	}
-	if s.incarnation == incarnation && s.at.Sequence < s.done.Sequence {
-		if s.at == driver.Unset {
+	if s.incarnation == incarnation && s.checkpoint.Sequence < s.done.Sequence {
+		if s.checkpoint == driver.Unset {
 			s.a.Failed(partition.StoredAgain(lease, s.done))
 		}
 		if err := s.save(ctx); err != nil {
@@ -100,7 +100,7 @@ func (s *batchStore) Claim(ctx context.Context, lease driver.Lease, incarnation 
 func (s *batchStore) Begin(ctx context.Context, lease driver.Lease, from, to driver.Position) error {
 	err := s.AtLeastOnceStore.Begin(ctx, lease, from, to)
 	if err == nil {
-		s.done, s.at, s.stored = to, to, s.a.Settings.Clock.Elapsed()
+		s.done, s.checkpoint, s.stored = to, to, s.a.Settings.Clock.Elapsed()
 	}
 	return err
 }
@@ -182,7 +182,7 @@ func (s *batchStore) Due(ctx context.Context, group driver.Group, partition stri
 // save stores the checkpoint. One that is unchanged is stored for its fence, once in a lease.
 func (s *batchStore) save(ctx context.Context) error {
 	now := s.a.Settings.Clock.Elapsed()
-	if s.at == s.done && now-s.stored < s.a.Settings.LeaseFor {
+	if s.checkpoint == s.done && now-s.stored < s.a.Settings.LeaseFor {
 		return nil
 	}
 	ctx, cancel := s.a.RequestCtx(ctx)
@@ -190,7 +190,7 @@ func (s *batchStore) save(ctx context.Context) error {
 	if err := s.Advance(ctx, s.a.Lease, s.incarnation, s.done, nil); err != nil {
 		return err
 	}
-	s.at, s.stored = s.done, now
+	s.checkpoint, s.stored = s.done, now
 	if o := s.unreported; o.Kind != 0 {
 		s.unreported = driver.Observation{}
 		s.a.Observe(o)
@@ -206,7 +206,7 @@ func (s *batchStore) report(o driver.Observation) {
 		o.Filtered += u.Filtered
 	}
 	s.unreported = o
-	if s.at == s.done {
+	if s.checkpoint == s.done {
 		s.unreported = driver.Observation{}
 		s.a.Observe(o)
 	}
@@ -214,7 +214,7 @@ func (s *batchStore) report(o driver.Observation) {
 
 // RecordAttempt implements [driver.TxStore]. The record belongs to the event after the checkpoint.
 func (s *batchStore) RecordAttempt(ctx context.Context, lease driver.Lease, at driver.Position, attempt driver.AttemptRecord) error {
-	if s.at != s.done {
+	if s.checkpoint != s.done {
 		if err := s.save(ctx); err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func (s *batchStore) RecordAttempt(ctx context.Context, lease driver.Lease, at d
 // Leave implements [driver.TxStore].
 func (s *batchStore) Leave(ctx context.Context, lease driver.Lease) error {
 	var notSaved error
-	if s.at != s.done {
+	if s.checkpoint != s.done {
 		if notSaved = s.save(ctx); errors.Is(notSaved, driver.ErrFenced) {
 			notSaved = nil
 		}

@@ -258,11 +258,11 @@ func TestBatchesOutage(t *testing.T) {
 			stage(t, 1, func(s *scene) {
 				a, u := newAPI(says), s.uploads()
 				u.says = func(context.Context, sluice.Batch) error { return a.call() }
-				a.down.Store(true)
+				a.failing.Store(true)
 				_, stop := s.upload(u, nil, sluice.Config{})
 				s.Send("0", slices.Repeat([]string{"good"}, 50)...)
 				time.Sleep(time.Hour)
-				a.down.Store(false)
+				a.failing.Store(false)
 				if !s.movesWithin(15*time.Second, 49) {
 					s.T.Errorf("the checkpoint is at %d", s.Position("0"))
 				}
@@ -538,7 +538,7 @@ func TestBatchesRedriveOutage(t *testing.T) {
 		s.Send("0", "reject")
 		u := s.uploads()
 		a := newAPI(driver.Outage)
-		a.down.Store(true)
+		a.failing.Store(true)
 		u.says = func(ctx context.Context, b sluice.Batch) error {
 			if b.Redriven {
 				return a.call()
@@ -553,7 +553,7 @@ func TestBatchesRedriveOutage(t *testing.T) {
 		time.Sleep(time.Second)
 		s.wantPosition(1)
 		s.wantDead(0)
-		a.down.Store(false)
+		a.failing.Store(false)
 		time.Sleep(time.Minute)
 		stop()
 		s.wantDead()

@@ -243,7 +243,7 @@ func TestRefusedRedrive(t *testing.T) {
 // written the event is the cause.
 func TestTimeLimitAlone(t *testing.T) {
 	stage(t, 1, func(s *scene) {
-		slow := &slowStore{Store: s.Store, most: 1 << 30, slow: 0, with: driver.ErrTimeLimit}
+		slow := &slowStore{Store: s.Store, most: 1 << 30, slow: 0, failure: driver.ErrTimeLimit}
 		s.Send("0", "good")
 		_, end := s.deliver(sluice.Transactional[*sluicetest.Tx](slow, sluice.Each(enginetest.Insert)))
 		defer end()
@@ -262,13 +262,13 @@ func TestTimeLimitAlone(t *testing.T) {
 // mapper is a mapping, which says in its errors whether it has mapped an event.
 type mapper struct{ wrong, mapped atomic.Bool }
 
-type unmapped struct{ of *mapper }
+type unmapped struct{ mapper *mapper }
 
 func (unmapped) Error() string { return "column total: body.totl: is missing" }
 
-func (u unmapped) Unproved() bool { return !u.of.mapped.Load() }
+func (u unmapped) Unproved() bool { return !u.mapper.mapped.Load() }
 
-func (m *mapper) of(e *sluice.Event) error {
+func (m *mapper) apply(e *sluice.Event) error {
 	if m.wrong.Load() || strings.HasPrefix(string(e.Body), "reject") {
 		return driver.Reject(unmapped{m})
 	}
@@ -282,7 +282,7 @@ var mappedDeliveries = map[string]func(s *scene, m *mapper) sluice.Delivery{
 		return sluice.Transactional(s.Store, func(_ context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
 			var failed []error
 			for i, e := range b.Events {
-				if err := m.of(e); err != nil {
+				if err := m.apply(e); err != nil {
 					failed = append(failed, &driver.EventError{Index: i, Err: err})
 				} else if err := tx.Insert("rows", e.Sequence); err != nil {
 					return err
@@ -295,7 +295,7 @@ var mappedDeliveries = map[string]func(s *scene, m *mapper) sluice.Delivery{
 		return sluice.Batches(s.Store, func(_ context.Context, b sluice.Batch) error {
 			var failed []error
 			for i, e := range b.Events {
-				if err := m.of(e); err != nil {
+				if err := m.apply(e); err != nil {
 					failed = append(failed, &driver.EventError{Index: i, Err: err})
 				}
 			}
@@ -304,7 +304,7 @@ var mappedDeliveries = map[string]func(s *scene, m *mapper) sluice.Delivery{
 	},
 	"at least once": func(s *scene, m *mapper) sluice.Delivery {
 		return sluice.AtLeastOnce(s.Store, func(_ context.Context, e *sluice.Event) ([]int64, error) {
-			return []int64{e.Sequence}, m.of(e)
+			return []int64{e.Sequence}, m.apply(e)
 		}, doneSink{}, nil)
 	},
 }
@@ -361,7 +361,7 @@ func TestMappingBesideAnother(t *testing.T) {
 				if string(e.Body) == "customers" {
 					m = &customers
 				}
-				if err := m.of(e); err != nil {
+				if err := m.apply(e); err != nil {
 					failed = append(failed, &driver.EventError{Index: i, Err: err})
 				} else if err := tx.Insert("rows", e.Sequence); err != nil {
 					return err
@@ -387,7 +387,7 @@ func TestEventsThatAreNotMapped(t *testing.T) {
 	for name, delivery := range mappedDeliveries {
 		for _, c := range []struct {
 			bodies []string
-			within time.Duration
+			limit  time.Duration
 		}{
 			{[]string{"reject", "good"}, time.Second},
 			{slices.Concat(slices.Repeat([]string{"reject"}, 15), []string{"good"}), time.Second},
@@ -395,7 +395,7 @@ func TestEventsThatAreNotMapped(t *testing.T) {
 			{slices.Repeat([]string{"reject"}, 5), 33 * time.Second},
 		} {
 			if name == "batches" { // which cannot try an event out of turn
-				c.within = 33 * time.Second
+				c.limit = 33 * time.Second
 			}
 			t.Run(fmt.Sprintf("%s/%d", name, len(c.bodies)), func(t *testing.T) {
 				stage(t, 1, func(s *scene) {
@@ -405,7 +405,7 @@ func TestEventsThatAreNotMapped(t *testing.T) {
 					time.Sleep(time.Minute)
 					s.Send("0", c.bodies...)
 					bad := len(slices.DeleteFunc(slices.Clone(c.bodies), func(b string) bool { return b == "good" }))
-					time.Sleep(c.within + 5*time.Second)
+					time.Sleep(c.limit + 5*time.Second)
 					if n := len(s.Letters()); n != bad || s.Position("0") != int64(len(c.bodies)-1) {
 						t.Errorf("%d dead letters, want %d; at %d", n, bad, s.Position("0"))
 					}

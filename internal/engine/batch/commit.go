@@ -75,7 +75,7 @@ func (w *worker[Tx]) advance(to driver.Position, dead []driver.DeadLetter, event
 	w.policy.report(driver.Observation{
 		Kind: driver.KindCommitted, From: step.From, To: step.To, Events: events + duplicates, Duplicates: duplicates,
 		Filtered: events - len(dead) - len(b.Events),
-		Duration: w.a.Settings.Clock.Elapsed() - began, Lag: w.a.Lag.Behind(step.To),
+		Duration: w.a.Settings.Clock.Elapsed() - began, Lag: w.a.Lag.Measure(step.To),
 	})
 	return nil
 }

@@ -38,7 +38,7 @@ func (w *worker[Tx]) whileIdle() error {
 	cfg, d := w.a.Settings, &w.duties
 	now := cfg.Clock.Elapsed()
 	if d.gaps.Due(now) {
-		if err := w.pass(w.buffer.Behind()); err != nil {
+		if err := w.pass(w.buffer.Tail()); err != nil {
 			return err
 		}
 	}
@@ -62,7 +62,7 @@ func (w *worker[Tx]) nextDuty() time.Duration {
 		next = min(next, w.redrives.restUntil)
 	}
 	if w.filling.waits {
-		next = min(next, w.filling.until)
+		next = min(next, w.filling.end)
 	}
 	return next
 }

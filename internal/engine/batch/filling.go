@@ -11,7 +11,7 @@ import (
 // filling is the wait of a batch for further events.
 type filling struct {
 	waits bool
-	until time.Duration // by Clock.Elapsed
+	end   time.Duration // by Clock.Elapsed
 }
 
 // take returns the next batch, nothing while it waits for further events.
@@ -31,10 +31,10 @@ func (f *filling) wait(buffer *partition.Buffer, n int, cfg *engine.Settings) bo
 	some, full := buffer.Filled(n, int64(cfg.FillTo))
 	now := cfg.Clock.Elapsed()
 	switch {
-	case !some || full || f.waits && now >= f.until:
+	case !some || full || f.waits && now >= f.end:
 		f.waits = false
 	case !f.waits:
-		f.waits, f.until = true, now+cfg.FillFor
+		f.waits, f.end = true, now+cfg.FillFor
 	}
 	return f.waits
 }

@@ -18,9 +18,9 @@ import (
 
 // filled are the batches that a handler got.
 type filled struct {
-	mu   sync.Mutex
-	list []int           // their events
-	at   []time.Duration // when, since the beginning
+	mu    sync.Mutex
+	list  []int           // their events
+	times []time.Duration // when, since the beginning
 }
 
 func (f *filled) handle(began time.Time) func(context.Context, sluice.Batch) error {
@@ -28,7 +28,7 @@ func (f *filled) handle(began time.Time) func(context.Context, sluice.Batch) err
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.list = append(f.list, len(b.Events))
-		f.at = append(f.at, time.Since(began))
+		f.times = append(f.times, time.Since(began))
 		return nil
 	}
 }
@@ -37,7 +37,7 @@ func (f *filled) handle(began time.Time) func(context.Context, sluice.Batch) err
 func (f *filled) batches() ([]int, []time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.list), slices.Clone(f.at)
+	return slices.Clone(f.list), slices.Clone(f.times)
 }
 
 func (f *filled) events() (n int) {
@@ -132,7 +132,7 @@ func TestFillEndsWithAStop(t *testing.T) {
 func TestFillEndsWithTheLink(t *testing.T) {
 	forBoth(t, func(s *scene, make func(func(context.Context, sluice.Batch) error) sluice.Delivery) {
 		f := &filled{}
-		_, stop := s.Run(&breakingSource{Source: s.Hub, after: time.Minute}, make(f.handle(time.Now())), sluice.Config{FillFor: time.Hour})
+		_, stop := s.Run(&breakingSource{Source: s.Hub, delay: time.Minute}, make(f.handle(time.Now())), sluice.Config{FillFor: time.Hour})
 		for range 30 {
 			s.Send("0", "x")
 			time.Sleep(20 * time.Second)
@@ -147,21 +147,21 @@ func TestFillEndsWithTheLink(t *testing.T) {
 // breakingSource breaks each link after a time.
 type breakingSource struct {
 	driver.Source
-	after time.Duration
+	delay time.Duration
 }
 
 func (b *breakingSource) Open(ctx context.Context, partition string, after driver.Position, epoch int64) (driver.Reader, error) {
 	r, err := b.Source.Open(ctx, partition, after, epoch)
-	return &breakingReader{r, time.Now().Add(b.after)}, err
+	return &breakingReader{r, time.Now().Add(b.delay)}, err
 }
 
 type breakingReader struct {
 	driver.Reader
-	at time.Time
+	deadline time.Time
 }
 
 func (b *breakingReader) Read(ctx context.Context, max int) ([]*driver.Event, error) {
-	limited, cancel := context.WithDeadline(ctx, b.at)
+	limited, cancel := context.WithDeadline(ctx, b.deadline)
 	defer cancel()
 	events, err := b.Reader.Read(limited, max)
 	if err != nil && ctx.Err() == nil {

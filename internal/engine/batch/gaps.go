@@ -53,7 +53,7 @@ func (w *worker[Tx]) setLostAside(events []*driver.Event) error {
 	if err := w.a.SetAside(w.store, lost); err != nil {
 		return err
 	}
-	w.parked = partition.Without(w.parked, lost)
+	w.parked = partition.Difference(w.parked, lost)
 	return nil
 }
 

@@ -26,7 +26,7 @@ func (w *worker[Tx]) doubtMapping(t *trial) error {
 		if err := w.tryMapping(t); err != nil && !errors.Is(err, errReclaimed) {
 			return err
 		}
-		if !engine.Unproved(t.failure) || !trial.Wrong() && elapsed()-trial.Since >= engine.MappingFor {
+		if !engine.Unproved(t.failure) || !trial.Wrong() && elapsed()-trial.Began >= engine.MappingFor {
 			return w.park(t)
 		}
 		pause := time.Second

@@ -18,8 +18,8 @@ import (
 
 // api is a service that a handler calls, and that is down at times.
 type api struct {
-	down atomic.Bool
-	says atomic.Pointer[func(error) error] // what the handler makes of it
+	failing atomic.Bool
+	says    atomic.Pointer[func(error) error] // what the handler makes of it
 }
 
 func newAPI(says func(error) error) *api {
@@ -29,7 +29,7 @@ func newAPI(says func(error) error) *api {
 }
 
 func (a *api) call() error {
-	if a.down.Load() {
+	if a.failing.Load() {
 		return (*a.says.Load())(errors.New("503 from the API"))
 	}
 	return nil
@@ -88,7 +88,7 @@ func TestHandlerOutage(t *testing.T) {
 				if name == "wrapped" {
 					whole := h
 					h = func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
-						if !a.down.Load() {
+						if !a.failing.Load() {
 							return sluice.Each(a.handle)(ctx, tx, b)
 						}
 						return whole(ctx, tx, b)
@@ -98,14 +98,14 @@ func TestHandlerOutage(t *testing.T) {
 				defer end()
 				s.Send("0", slices.Repeat([]string{"good"}, 500)...)
 				time.Sleep(time.Minute)
-				a.down.Store(true)
+				a.failing.Store(true)
 				s.Send("0", slices.Repeat([]string{"good"}, 1000)...)
 				time.Sleep(2 * time.Second)
 				if n := len(s.Observations(driver.KindFailed)); n == 0 {
 					t.Error("nothing was reported within 2 s")
 				}
 				time.Sleep(10 * time.Minute)
-				a.down.Store(false)
+				a.failing.Store(false)
 				if !s.movesWithin(10*time.Second, 500) {
 					t.Error("the partition does not move within 10 s of the end")
 				}
@@ -152,7 +152,7 @@ func TestHandlerRetryAfter(t *testing.T) {
 func TestRedriveOutage(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		a := newAPI(driver.Reject)
-		a.down.Store(true)
+		a.failing.Store(true)
 		_, end := s.Consume("a", sluice.Each(a.handle), sluice.Config{})
 		defer end()
 		s.Send("0", "good")
@@ -165,7 +165,7 @@ func TestRedriveOutage(t *testing.T) {
 		if l := s.Letters()[0]; l.Status != sluice.StatusRetry || l.Attempts != before.Attempts || len(s.Observations(driver.KindFailed)) == 0 {
 			t.Errorf("after ten minutes: %s, %d attempts, %d failures reported", l.Status, l.Attempts, len(s.Observations(driver.KindFailed)))
 		}
-		a.down.Store(false)
+		a.failing.Store(false)
 		time.Sleep(12 * time.Second)
 		if len(s.Letters()) != 0 || len(s.Rows()) != 1 {
 			t.Errorf("%d dead letters, %d rows", len(s.Letters()), len(s.Rows()))
@@ -354,15 +354,15 @@ func TestBrakeLoneEvents(t *testing.T) {
 // slowStore fails steps with too many events, or with one that is slow.
 type slowStore struct {
 	*sluicetest.Store
-	most int   // events that a transaction may have
-	slow int64 // the event that is always too slow
-	with error // what a step fails with
+	most    int   // events that a transaction may have
+	slow    int64 // the event that is always too slow
+	failure error // what a step fails with
 }
 
 func (f *slowStore) Commit(ctx context.Context, step driver.Step, fn func(context.Context, *sluicetest.Tx) error) error {
 	events := int(step.To.Sequence - step.From.Sequence)
 	if fn != nil && (events > f.most || step.From.Sequence < f.slow && f.slow <= step.To.Sequence) {
-		return f.with
+		return f.failure
 	}
 	return f.Store.Commit(ctx, step, fn)
 }
@@ -377,10 +377,10 @@ func TestBatchShrinks(t *testing.T) {
 		rows    int
 		letters int
 	}{
-		{"too much", slowStore{most: 3, slow: -1, with: errors.New("out of memory")}, 2000, 0},
-		{"slow event, an outage", slowStore{most: 1000, slow: 777, with: errors.New("connection lost")}, 777, 0},
-		{"slow event, a time limit", slowStore{most: 1000, slow: 777, with: limit}, 1999, 1},
-		{"too much, a time limit", slowStore{most: 3, slow: -1, with: limit}, 2000, 0},
+		{"too much", slowStore{most: 3, slow: -1, failure: errors.New("out of memory")}, 2000, 0},
+		{"slow event, an outage", slowStore{most: 1000, slow: 777, failure: errors.New("connection lost")}, 777, 0},
+		{"slow event, a time limit", slowStore{most: 1000, slow: 777, failure: limit}, 1999, 1},
+		{"too much, a time limit", slowStore{most: 3, slow: -1, failure: limit}, 2000, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			stage(t, 1, func(s *scene) {

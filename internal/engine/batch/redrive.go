@@ -19,7 +19,7 @@ type redrivePace struct {
 	due       bool          // it is time to look for redrives
 	round     time.Duration // how long the last round took
 	restUntil time.Duration // but not before this, by Clock.Elapsed, while there are events
-	after     int64         // ID of the dead letter that ended the last round; 0: none
+	lastID    int64         // ID of the dead letter that ended the last round; 0: none
 	together  int           // how many are redriven in one step at most
 	alone     int           // so many next ones have a step each, because one may have ended the process
 
@@ -150,7 +150,7 @@ func (w *worker[Tx]) redriveRound(due []driver.DeadLetter, mayRead bool) error {
 	length := engine.RedriveFor + pace.owed
 	defer func() { pace.end(elapsed(), elapsed()-began) }()
 	// A dead letter that always meets an outage must not keep the others from their turn.
-	if i := slices.IndexFunc(due, func(d driver.DeadLetter) bool { return d.ID == w.redrives.after }); i >= 0 {
+	if i := slices.IndexFunc(due, func(d driver.DeadLetter) bool { return d.ID == w.redrives.lastID }); i >= 0 {
 		due = slices.Concat(due[i+1:], due[:i+1])
 	}
 	// One that may have ended the process is first: the record of another would replace its own.
@@ -171,7 +171,7 @@ func (w *worker[Tx]) redriveRound(due []driver.DeadLetter, mayRead bool) error {
 		}
 		n, err := w.redriveNext(due, mayRead)
 		if errors.Is(err, errReclaimed) {
-			w.redrives.after = due[max(n, 1)-1].ID
+			w.redrives.lastID = due[max(n, 1)-1].ID
 			return nil
 		}
 		if err != nil {
@@ -179,7 +179,7 @@ func (w *worker[Tx]) redriveRound(due []driver.DeadLetter, mayRead bool) error {
 		}
 		due = due[n:]
 	}
-	w.redrives.after, w.redrives.due = 0, w.redrives.due || more
+	w.redrives.lastID, w.redrives.due = 0, w.redrives.due || more
 	w.returned()
 	return nil
 }
@@ -210,7 +210,7 @@ func (w *worker[Tx]) redriveOne(d *driver.DeadLetter, read *driver.Event) error 
 		}
 	}
 	began := w.a.Settings.Clock.Elapsed()
-	if deaths := w.record.of(e.Sequence, d.ID).Unreturned; deaths >= deathsAllowed {
+	if deaths := w.record.find(e.Sequence, d.ID).Unreturned; deaths >= deathsAllowed {
 		return w.storeRedriveFailure(d, driver.Reject(fmt.Errorf("the process ended %d times while it redrove this event", deaths)))
 	}
 	// The attempt is recorded before it starts: a redrive that kills the process

@@ -466,12 +466,12 @@ func TestCommandEndsWhenThePartitionIsGone(t *testing.T) {
 // downLog is a log that opens no reader until the time it is up again.
 type downLog struct {
 	*sluicetest.Hub
-	until time.Time
+	end   time.Time
 	opens int
 }
 
 func (d *downLog) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
-	if d.opens++; time.Now().Before(d.until) {
+	if d.opens++; time.Now().Before(d.end) {
 		return nil, errors.New("no connection")
 	}
 	return d.Hub.Open(ctx, partition, after, epoch)
@@ -482,7 +482,7 @@ func TestCommandWaitsLongerForTheLog(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		s.LeaveDeadLetters(sluice.Config{BodyLimit: -1})
 		s.RedriveAll()
-		down := &downLog{Hub: s.Hub, until: time.Now().Add(10 * time.Minute)}
+		down := &downLog{Hub: s.Hub, end: time.Now().Add(10 * time.Minute)}
 		c := enginetest.Must(sluice.New(down, s.Leases, sluice.Transactional(s.Store, enginetest.InsertRedriven), nil))
 		if applied, failed, err := c.Redrive(s.T.Context()); applied != 10 || failed != 0 || err != nil {
 			s.T.Errorf("applied %d, failed %d, %v; want 10 applied", applied, failed, err)

@@ -47,7 +47,7 @@ func (w *worker[Tx]) redriveNext(due []driver.DeadLetter, mayRead bool) (n int, 
 	case err != nil:
 		return 0, err
 	case failure != nil:
-		p.together = w.before(failure, run)
+		p.together = w.splitRun(failure, run)
 		return 0, nil
 	}
 	p.pace(len(run), elapsed()-began)
@@ -142,10 +142,10 @@ func (w *worker[Tx]) eventsOf(run []driver.DeadLetter) ([]*driver.Event, error) 
 	return events, nil
 }
 
-// before returns how many of a run to try together after it has failed: those before the first
+// splitRun returns how many of a run to try together after it has failed: those before the first
 // event that the failure names, or half of them. If the failure is no event's fault, one shows
 // whether it lasts.
-func (w *worker[Tx]) before(failure *driver.HandlerError, run []driver.DeadLetter) int {
+func (w *worker[Tx]) splitRun(failure *driver.HandlerError, run []driver.DeadLetter) int {
 	if !engine.FaultOf(failure.Err).Counts() {
 		return 1
 	}

@@ -42,7 +42,7 @@ type lateEvent struct{ driver.Source }
 
 type lateReader struct {
 	driver.Reader
-	since time.Time
+	opened time.Time
 }
 
 func (l lateEvent) Open(ctx context.Context, partition string, after driver.Position, epoch int64) (driver.Reader, error) {
@@ -54,7 +54,7 @@ func (l *lateReader) Read(ctx context.Context, max int) ([]*sluice.Event, error)
 	events, err := l.Reader.Read(ctx, min(max, 1))
 	if err == nil && !events[0].Control {
 		select {
-		case <-time.After(20*time.Second - time.Since(l.since)):
+		case <-time.After(20*time.Second - time.Since(l.opened)):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -52,8 +52,8 @@ func (l *attemptLog) clear() { *l = attemptLog{loaded: true} }
 // has reports whether this record is the one that is stored.
 func (l *attemptLog) has(record driver.AttemptRecord) bool { return !l.unsure && l.stored == record }
 
-// of returns what is known of an event, or of the redrive of a dead letter.
-func (l *attemptLog) of(sequence, deadLetter int64) driver.AttemptRecord {
+// find returns what is known of an event, or of the redrive of a dead letter.
+func (l *attemptLog) find(sequence, deadLetter int64) driver.AttemptRecord {
 	if l.known.Sequence == sequence && l.known.DeadLetter == deadLetter {
 		return l.known
 	}
@@ -61,10 +61,10 @@ func (l *attemptLog) of(sequence, deadLetter int64) driver.AttemptRecord {
 }
 
 // attempts returns how many attempts at an event have failed.
-func (w *worker[Tx]) attempts(e *driver.Event) int { return w.record.of(e.Sequence, 0).Attempts }
+func (w *worker[Tx]) attempts(e *driver.Event) int { return w.record.find(e.Sequence, 0).Attempts }
 
 // deaths returns how many attempts at an event have never returned.
-func (w *worker[Tx]) deaths(e *driver.Event) int { return w.record.of(e.Sequence, 0).Unreturned }
+func (w *worker[Tx]) deaths(e *driver.Event) int { return w.record.find(e.Sequence, 0).Unreturned }
 
 // attemptsOnRecord reports whether attempts at the event after the checkpoint are on
 // record. The attempt of a redrive would overwrite them.
@@ -226,7 +226,7 @@ func (w *worker[Tx]) acquireToken() (release func(), err error) {
 // recordStart records an attempt before it begins, as one that has not returned: if it
 // ends the process, the next claim finds it so.
 func (w *worker[Tx]) recordStart(sequence, deadLetter int64) error {
-	started := w.record.of(sequence, deadLetter)
+	started := w.record.find(sequence, deadLetter)
 	if started.Attempts+started.Unreturned == 0 {
 		w.record.known = driver.AttemptRecord{} // it was of another event, or of a batch
 	}
@@ -236,7 +236,7 @@ func (w *worker[Tx]) recordStart(sequence, deadLetter int64) error {
 
 // recordFailure records that so many attempts at an event have failed.
 func (w *worker[Tx]) recordFailure(e *driver.Event, attempts int, failure error) error {
-	failed := w.record.of(e.Sequence, 0)
+	failed := w.record.find(e.Sequence, 0)
 	failed.Attempts, failed.Error = attempts, partition.ErrorText(failure)
 	err := w.recordAttempt(failed)
 	if err == nil {

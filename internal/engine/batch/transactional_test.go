@@ -90,20 +90,20 @@ func TestAttemptsSurviveRestarts(t *testing.T) {
 
 // outages makes the store fail as long as it is down.
 type outages struct {
-	mu   sync.Mutex
-	down bool
+	mu      sync.Mutex
+	failing bool
 }
 
 func (o *outages) set(down bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.down = down
+	o.failing = down
 }
 
 func (o *outages) Before(sluicetest.Op, sluice.Lease) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.down {
+	if o.failing {
 		return errors.New("the database is down")
 	}
 	return nil

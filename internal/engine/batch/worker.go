@@ -216,7 +216,7 @@ func (w *worker[Tx]) deliverBatch(events []*driver.Event) error {
 			}
 			return w.deliverApart(events)
 		}
-		w.tail = w.buffer.Behind()
+		w.tail = w.buffer.Tail()
 	}
 	return w.deliverRun(events)
 }

@@ -24,7 +24,7 @@ type Ledger struct {
 
 // Taking is one acquisition of a lease.
 type Taking struct {
-	At               time.Time
+	Time             time.Time
 	Owner, Partition string
 }
 
@@ -130,7 +130,7 @@ func (l *Ledger) Acquired(began time.Time) map[string]time.Duration {
 	after := map[string]time.Duration{}
 	for _, take := range l.Takings() {
 		if _, known := after[take.Partition]; !known && !strings.HasPrefix(take.Partition, driver.MemberPrefix) {
-			after[take.Partition] = take.At.Sub(began)
+			after[take.Partition] = take.Time.Sub(began)
 		}
 	}
 	return after

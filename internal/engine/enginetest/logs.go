@@ -19,7 +19,7 @@ type FlakyLog struct {
 
 type flakyReader struct {
 	driver.Reader
-	until time.Time
+	deadline time.Time
 }
 
 // Open opens a reader that breaks.
@@ -29,7 +29,7 @@ func (f *FlakyLog) Open(ctx context.Context, partition string, after sluice.Posi
 }
 
 func (r *flakyReader) Read(ctx context.Context, most int) ([]*sluice.Event, error) {
-	ctx, cancel := context.WithDeadline(ctx, r.until)
+	ctx, cancel := context.WithDeadline(ctx, r.deadline)
 	defer cancel()
 	events, err := r.Reader.Read(ctx, most)
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 // takeoverState is what a consumer has learned about a lease, of a partition or of a
 // membership, for its next acquisition.
 type takeoverState struct {
-	above int64         // the next lease's epoch must be above it
-	rest  time.Duration // how long to leave the lease alone after a failure
-	until time.Duration // the end of the rest, by Clock.Elapsed
-	own   ownLease
+	epochFloor int64         // the next lease's epoch must be above it
+	rest       time.Duration // how long to leave the lease alone after a failure
+	restEnd    time.Duration // the end of the rest, by Clock.Elapsed
+	own        ownLease
 }
 
 // acquirePartitions requests at most AssignBurst partitions every AssignEvery while the
@@ -165,7 +165,7 @@ func (c *Member) releaseMissing(topic *topicWatch) {
 // has partitions and processes, and each process lists. So where there is nothing to acquire
 // or to hand over, long listings are made less often.
 type listingPace struct {
-	at time.Duration // when the leases are to be listed, by Clock.Elapsed
+	due time.Duration // when the leases are to be listed, by Clock.Elapsed
 }
 
 const (
@@ -175,12 +175,12 @@ const (
 	listedSlowest = 4
 )
 
-func (l *listingPace) Due(now time.Duration) bool { return now >= l.at }
+func (l *listingPace) Due(now time.Duration) bool { return now >= l.due }
 
 // next sets the time of the next listing. settled says that nothing was to be done after this
 // one. The moment at which a lease of another owner expires is not missed.
 func (l *listingPace) next(c *Member, settled bool, listed []driver.LeaseInfo) {
-	l.at = 0
+	l.due = 0
 	if !settled {
 		return
 	}
@@ -193,7 +193,7 @@ func (l *listingPace) next(c *Member, settled bool, listed []driver.LeaseInfo) {
 	}
 	if wait > every {
 		// Asleep for AssignEvery anyway. Half of that makes up for a sleep that is not exact.
-		l.at = c.cfg.Clock.Elapsed() + wait - every/2
+		l.due = c.cfg.Clock.Elapsed() + wait - every/2
 	}
 }
 
@@ -280,7 +280,7 @@ func (c *Member) wanted(topic driver.Topic) (list []string, atMost int) {
 	}
 	now := c.cfg.Clock.Elapsed()
 	for _, p := range c.mayTake(topic) {
-		if c.held[p] == nil && !c.requested[p] && c.takeover[p].until <= now {
+		if c.held[p] == nil && !c.requested[p] && c.takeover[p].restEnd <= now {
 			list = append(list, p)
 		}
 	}
@@ -342,7 +342,7 @@ func (c *Member) acquire(work context.Context, topic driver.Topic, id string) (*
 // others again and again.
 func (c *Member) acquireLease(ctx context.Context, group driver.Group, name string) (driver.Lease, error) {
 	c.mu.Lock()
-	above := c.takeover[name].above
+	above := c.takeover[name].epochFloor
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.LeaseFor/3)
 	defer cancel()
@@ -368,14 +368,14 @@ func (c *Member) acquireLease(ctx context.Context, group driver.Group, name stri
 // extendRest makes the lease rest, for longer than the last time.
 func (t *takeoverState) extendRest(c *Member) {
 	t.rest = min(max(2*t.rest, c.cfg.AssignEvery), c.cfg.RetryMax)
-	t.until = c.cfg.Clock.Elapsed() + t.rest
+	t.restEnd = c.cfg.Clock.Elapsed() + t.rest
 }
 
 // resting reports whether a lease rests after a failure.
 func (c *Member) resting(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.takeover[name].until > c.cfg.Clock.Elapsed()
+	return c.takeover[name].restEnd > c.cfg.Clock.Elapsed()
 }
 
 // assignmentEnded notes why an assignment ended, for the next one of the partition.
@@ -388,16 +388,16 @@ func (c *Member) assignmentEnded(lease driver.Lease, cause error) {
 	t := c.takeover[lease.Partition]
 	switch {
 	case errors.As(cause, &fenced):
-		t.above = max(t.above, fenced.Epoch)
+		t.epochFloor = max(t.epochFloor, fenced.Epoch)
 	case errors.As(cause, &stolen):
 		// Two consumers that do not share a lease store steal the partition from
 		// each other again and again. The growing rest slows that down.
-		t.above = max(t.above, stolen.Epoch, lease.Epoch)
+		t.epochFloor = max(t.epochFloor, stolen.Epoch, lease.Epoch)
 		t.extendRest(c)
 	case panicked:
 		t.extendRest(c)
 	default:
-		t.rest, t.until = 0, 0
+		t.rest, t.restEnd = 0, 0
 	}
 	c.takeover[lease.Partition] = t
 	c.mu.Unlock()

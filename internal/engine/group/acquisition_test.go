@@ -47,7 +47,7 @@ func TestOneLeaseDoesNotAnswer(t *testing.T) {
 		acquire, renew string
 		n              sluice.Partitions
 		want           int
-		within         time.Duration
+		limit          time.Duration
 	}{
 		{"a partition", "3", "", sluice.AllPartitions, 14, 20 * time.Second},
 		{"a partition, balanced", "3", "", sluice.Balanced, 14, 20 * time.Second},
@@ -75,7 +75,7 @@ func TestOneLeaseDoesNotAnswer(t *testing.T) {
 					t.Fatalf("acquired %v", after)
 				}
 				for p, d := range after {
-					if d > test.within {
+					if d > test.limit {
 						t.Errorf("partition %s was acquired after %v", p, d)
 					}
 				}
@@ -124,7 +124,7 @@ func TestBursts(t *testing.T) {
 	for _, c := range []struct {
 		n           sluice.Partitions
 		burst, want int
-		within      time.Duration
+		limit       time.Duration
 	}{
 		{sluice.AllPartitions, 32, 32, 0},
 		{sluice.AllPartitions, 10, 32, 3 * time.Second},
@@ -144,8 +144,8 @@ func TestBursts(t *testing.T) {
 				for _, after := range acquired {
 					last = max(last, after)
 				}
-				if len(acquired) != c.want || last > c.within {
-					t.Errorf("%d partitions within %v, want %d within %v", len(acquired), last, c.want, c.within)
+				if len(acquired) != c.want || last > c.limit {
+					t.Errorf("%d partitions within %v, want %d within %v", len(acquired), last, c.want, c.limit)
 				}
 			})
 		})
@@ -240,7 +240,7 @@ func TestRestartUnderTheSameOwner(t *testing.T) {
 // later.
 type delayed struct {
 	*enginetest.Ledger
-	after time.Duration
+	delay time.Duration
 	late  sync.WaitGroup // for acquisitions that take effect later
 	mu    sync.Mutex
 	calls int
@@ -255,7 +255,7 @@ func (d *delayed) Acquire(ctx context.Context, g sluice.Group, partition, owner 
 		return d.Ledger.Acquire(ctx, g, partition, owner, ttl, above)
 	}
 	d.late.Go(func() {
-		time.Sleep(d.after)
+		time.Sleep(d.delay)
 		_, _ = d.Ledger.Acquire(context.Background(), g, partition, owner, ttl, above)
 	})
 	return sluice.Lease{}, enginetest.ErrCut
@@ -266,7 +266,7 @@ func TestOwnLateAcquisitionIsNoOtherProcess(t *testing.T) {
 	for _, n := range []sluice.Partitions{sluice.AllPartitions, sluice.Balanced} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, leases := &shared{}, &delayed{Ledger: enginetest.NewLedger(), after: 20 * time.Second}
+				s, leases := &shared{}, &delayed{Ledger: enginetest.NewLedger(), delay: 20 * time.Second}
 				_, end := enginetest.RunTransactional(t, sluicetest.NewHub(enginetest.Group, 6), leases, &sluicetest.Store{}, nil, n, sluice.Config{Owner: "worker", Observer: s})
 				time.Sleep(10 * time.Minute)
 				end()

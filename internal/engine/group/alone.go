@@ -15,7 +15,7 @@ import (
 
 // Alone returns a source without owner levels and leases that only this process knows.
 func Alone(source driver.Source) (driver.Source, driver.LeaseStore) {
-	return withoutEpochs{source}, &ownLeases{of: map[string]*driver.LeaseInfo{}}
+	return withoutEpochs{source}, &ownLeases{infos: map[string]*driver.LeaseInfo{}}
 }
 
 // withoutEpochs is a source whose readers disconnect no other reader.
@@ -39,18 +39,18 @@ func (s withoutEpochs) Group() driver.Group { return driver.GroupOf(s.Source) }
 
 // ownLeases are leases that nobody else can take.
 type ownLeases struct {
-	mu sync.Mutex
-	of map[string]*driver.LeaseInfo // by partition
+	mu    sync.Mutex
+	infos map[string]*driver.LeaseInfo // by partition
 }
 
 // Acquire implements [driver.LeaseStore].
 func (l *ownLeases) Acquire(_ context.Context, group driver.Group, partition, owner string, ttl time.Duration, above int64) (driver.Lease, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	info := l.of[partition]
+	info := l.infos[partition]
 	if info == nil {
 		info = &driver.LeaseInfo{}
-		l.of[partition] = info
+		l.infos[partition] = info
 	}
 	info.Lease = driver.Lease{Group: group, Partition: partition, Owner: owner, Epoch: max(info.Epoch, above) + 1, Began: info.Began}
 	info.Remaining = ttl
@@ -77,8 +77,8 @@ func (l *ownLeases) Release(_ context.Context, lease driver.Lease) error {
 func (l *ownLeases) List(context.Context, driver.Group) ([]driver.LeaseInfo, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	list := make([]driver.LeaseInfo, 0, len(l.of))
-	for _, info := range l.of {
+	list := make([]driver.LeaseInfo, 0, len(l.infos))
+	for _, info := range l.infos {
 		list = append(list, *info)
 	}
 	slices.SortFunc(list, func(a, b driver.LeaseInfo) int { return strings.Compare(a.Partition, b.Partition) })
@@ -89,7 +89,7 @@ func (l *ownLeases) List(context.Context, driver.Group) ([]driver.LeaseInfo, err
 func (l *ownLeases) change(lease driver.Lease, change func(*driver.LeaseInfo)) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	info := l.of[lease.Partition]
+	info := l.infos[lease.Partition]
 	if info == nil || info.Epoch != lease.Epoch {
 		return driver.ErrFenced
 	}

@@ -246,7 +246,7 @@ func (c *Member) staying() (list []*partition.Assignment, draining, requested in
 		}
 	}
 	slices.SortFunc(list, func(a, b *partition.Assignment) int {
-		return cmp.Or(cmp.Compare(b.Since(), a.Since()), cmp.Compare(a.Lease.Partition, b.Lease.Partition))
+		return cmp.Or(cmp.Compare(b.AcquiredAt(), a.AcquiredAt()), cmp.Compare(a.Lease.Partition, b.Lease.Partition))
 	})
 	return list, draining, len(c.requested)
 }

@@ -32,10 +32,10 @@ func TestNeverMoreThanItsNumberAndOneASecond(t *testing.T) {
 		}
 		last := map[string]time.Time{}
 		for _, take := range leases.Takings() {
-			if before, ok := last[take.Owner]; ok && take.At.Sub(before) < time.Second {
-				t.Errorf("%s took two partitions within %v", take.Owner, take.At.Sub(before))
+			if before, ok := last[take.Owner]; ok && take.Time.Sub(before) < time.Second {
+				t.Errorf("%s took two partitions within %v", take.Owner, take.Time.Sub(before))
 			}
-			last[take.Owner] = take.At
+			last[take.Owner] = take.Time
 		}
 		endA()
 		endB()
@@ -182,9 +182,9 @@ func TestStop(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		name   string
-		within time.Duration
-		rows   int
+		name  string
+		limit time.Duration
+		rows  int
 	}{{"waits for the batch in progress", time.Minute, 3}, {"cancels it at the deadline", 5 * time.Second, 0}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -193,13 +193,13 @@ func TestStop(t *testing.T) {
 				consumer, end := enginetest.RunTransactional(t, hub, leases, store, slow, 1, sluice.Config{Owner: "a"})
 				time.Sleep(10 * time.Second)
 				began := time.Now()
-				ctx, cancel := context.WithTimeout(t.Context(), c.within)
+				ctx, cancel := context.WithTimeout(t.Context(), c.limit)
 				defer cancel()
 				err := consumer.Stop(ctx)
 				if (err == nil) != (c.rows > 0) {
 					t.Errorf("stop: %v", err)
 				}
-				if took := time.Since(began); took > min(c.within, 10*time.Second)+time.Second {
+				if took := time.Since(began); took > min(c.limit, 10*time.Second)+time.Second {
 					t.Errorf("stop took %v", took)
 				}
 				if n := len(store.Rows("rows")); n != c.rows {

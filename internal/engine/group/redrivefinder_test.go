@@ -18,8 +18,8 @@ import (
 // findingStore finds redrives as find does for a time, and counts the requests.
 type findingStore struct {
 	*sluicetest.Store
-	find  func(ctx context.Context) error
-	until time.Time
+	find func(ctx context.Context) error
+	end  time.Time
 
 	mu                   sync.Mutex
 	requests, open, most int
@@ -44,7 +44,7 @@ func (s *findingStore) DuePartitions(ctx context.Context, group sluice.Group, pa
 		defer s.mu.Unlock()
 		s.open--
 	}()
-	if time.Now().Before(s.until) {
+	if time.Now().Before(s.end) {
 		if err := s.find(ctx); err != nil {
 			return nil, err
 		}
@@ -72,7 +72,7 @@ func TestRedrivesAreFoundTogether(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stage(t, partitions, func(s *scene) {
 				s.LeaveDeadLetters(sluice.Config{})
-				store := &findingStore{Store: s.Store, find: try.find, until: time.Now().Add(time.Minute)}
+				store := &findingStore{Store: s.Store, find: try.find, end: time.Now().Add(time.Minute)}
 				before := s.Count(driver.KindFailed)
 				c := enginetest.Must(sluice.New(s.Hub, s.Leases, sluice.Transactional(store, enginetest.InsertRedriven), &sluice.Config{Owner: "a", AssignBurst: partitions, Observer: s}))
 				ran := make(chan error, 1)
@@ -117,7 +117,7 @@ func TestNoPartitionLooksAfterFailure(t *testing.T) {
 	stage(t, 5, func(s *scene) {
 		s.redrives(5)
 		began := time.Now()
-		store := &findingStore{Store: s.Store, until: began.Add(time.Hour), find: func(context.Context) error {
+		store := &findingStore{Store: s.Store, end: began.Add(time.Hour), find: func(context.Context) error {
 			if time.Since(began) < 5*time.Second {
 				return nil
 			}

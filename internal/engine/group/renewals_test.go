@@ -99,12 +99,12 @@ func TestRenewalsTogether(t *testing.T) {
 // the pause is over.
 type pausedClock struct {
 	driver.Clock
-	from, until time.Time
+	start, end time.Time
 }
 
 func (c pausedClock) Sleep(ctx context.Context, d time.Duration) error {
-	if end := time.Now().Add(d); end.After(c.from) && end.Before(c.until) {
-		d = time.Until(c.until)
+	if end := time.Now().Add(d); end.After(c.start) && end.Before(c.end) {
+		d = time.Until(c.end)
 	}
 	return c.Clock.Sleep(ctx, d)
 }

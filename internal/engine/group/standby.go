@@ -14,7 +14,7 @@ import (
 type standby struct {
 	few    int           // partitions of the topic when it was said that more are wanted
 	waits  bool          // partitions of a replay have other owners
-	since  time.Duration // by Clock.Elapsed, if waits
+	began  time.Duration // by Clock.Elapsed, if waits
 	waited bool          // which was said
 }
 
@@ -52,8 +52,8 @@ func (c *Member) reportWaiting(topic driver.Topic, wanted []string, listed []dri
 	case taken == 0:
 		s.waits, s.waited = false, false
 	case !s.waits:
-		s.waits, s.since = true, now
-	case !s.waited && now-s.since > c.cfg.LeaseFor:
+		s.waits, s.began = true, now
+	case !s.waited && now-s.began > c.cfg.LeaseFor:
 		s.waited = true
 		slices.Sort(owners)
 		c.observe(driver.Observation{Kind: driver.KindFailed, Err: &WaitingError{fmt.Sprintf("replay: %d of %d partitions are owned by other processes (%s), and this one waits for them: if each replica needs all events, run each without a lease store, or give each a consumer group of its own",

@@ -79,7 +79,7 @@ func Start(host *Host, work context.Context, topic driver.Topic, lease driver.Le
 	a := &Assignment{Host: host, Settings: host.Settings, Topic: topic, Lease: lease, marked: lease.Began, Process: work, Start: driver.Unset, Rand: rand.New(rand.NewPCG(host.Settings.Seed, h.Sum64())), Acquired: host.Settings.Clock.Elapsed()}
 	a.Lag.init()
 	a.openMemory()
-	a.Work, a.Cancel = context.WithCancelCause(memory.With(work, a.Memory))
+	a.Work, a.Cancel = context.WithCancelCause(memory.NewContext(work, a.Memory))
 	a.Idle, a.stop = context.WithCancel(a.Work)
 	a.detachStop = context.AfterFunc(host.Stopping, a.stop)
 	a.Observe(driver.Observation{Kind: driver.KindAcquired})
@@ -388,9 +388,9 @@ func (l *lagTracker) note(o *driver.Observation) bool {
 	return false
 }
 
-// Behind returns the lag at a position, or -1 if the log has not been asked.
+// Measure returns the lag at a position, or -1 if the log has not been asked.
 // Events that were read since it was asked count.
-func (l *lagTracker) Behind(p driver.Position) int64 {
+func (l *lagTracker) Measure(p driver.Position) int64 {
 	b := l.bounds.Load()
 	if b == nil {
 		return -1
@@ -412,12 +412,12 @@ func (l *lagTracker) missing() int64 {
 // State returns the number up to which all events are done, -1 if none is, and the lag.
 func (l *lagTracker) State() (done, lag int64) {
 	done = l.done.Load()
-	return max(done, driver.Origin.Sequence), l.Behind(driver.Position{Sequence: done})
+	return max(done, driver.Origin.Sequence), l.Measure(driver.Position{Sequence: done})
 }
 
 // fetched returns the lag after events up to a sequence number were read: none of
 // them is done yet.
 func (l *lagTracker) fetched(last int64) int64 {
 	l.read.Store(last)
-	return l.Behind(driver.Position{Sequence: l.done.Load()})
+	return l.Measure(driver.Position{Sequence: l.done.Load()})
 }

@@ -19,8 +19,8 @@ import (
 
 // mailbox is where dead letters are copied to.
 type mailbox struct {
-	says func(d *sluice.DeadLetter) error // nil: takes all
-	down error                            // of all, if it is not nil
+	says   func(d *sluice.DeadLetter) error // nil: takes all
+	outage error                            // of all, if it is not nil
 
 	mu    sync.Mutex
 	calls []time.Time
@@ -35,7 +35,7 @@ func (m *mailbox) copy(ctx context.Context, dead []sluice.DeadLetter) error {
 	m.calls = append(m.calls, time.Now())
 	m.most, m.busy = max(m.most, len(dead)), m.busy+1
 	m.peak = max(m.peak, m.busy)
-	down := m.down
+	down := m.outage
 	m.mu.Unlock()
 	time.Sleep(10 * time.Millisecond)
 	m.mu.Lock()
@@ -62,7 +62,7 @@ func (m *mailbox) copy(ctx context.Context, dead []sluice.DeadLetter) error {
 func (m *mailbox) set(down error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.down = down
+	m.outage = down
 }
 
 // numbers are the sequence numbers of what has arrived.

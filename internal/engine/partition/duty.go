@@ -38,23 +38,23 @@ type Timer struct {
 	delivery chan struct{} // what it wakes
 
 	mu      sync.Mutex
-	at      time.Duration      // by Clock.Elapsed
+	due     time.Duration      // by Clock.Elapsed
 	shorten context.CancelFunc // ends the current wait, because at has become earlier
 }
 
 // NewTimer returns a timer that wakes by delivery.
 func NewTimer(clock driver.Clock, delivery chan struct{}) *Timer {
-	return &Timer{clock: clock, delivery: delivery, at: Never}
+	return &Timer{clock: clock, delivery: delivery, due: Never}
 }
 
 // Set replaces the time of the next wake, by Clock.Elapsed.
 func (t *Timer) Set(at time.Duration) {
 	t.mu.Lock()
 	shorten := t.shorten
-	if at >= t.at {
+	if at >= t.due {
 		shorten = nil // the wait ends before, and another one follows
 	}
-	t.at = at
+	t.due = at
 	t.mu.Unlock()
 	if shorten != nil {
 		shorten()
@@ -66,9 +66,9 @@ func (t *Timer) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		t.wait(ctx)
 		t.mu.Lock()
-		due := t.at <= t.clock.Elapsed()
+		due := t.due <= t.clock.Elapsed()
 		if due {
-			t.at = Never
+			t.due = Never
 		}
 		t.mu.Unlock()
 		if due {
@@ -82,7 +82,7 @@ func (t *Timer) wait(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t.mu.Lock()
-	at := t.at
+	at := t.due
 	t.shorten = cancel
 	t.mu.Unlock()
 	if at == Never {

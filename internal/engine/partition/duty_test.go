@@ -14,7 +14,7 @@ import (
 // time it waits for.
 func TestTimer(t *testing.T) {
 	const s = time.Second
-	cases := map[string][]struct{ after, set time.Duration }{
+	cases := map[string][]struct{ delay, set time.Duration }{
 		"once":            {{0, 10 * s}},
 		"earlier":         {{0, 60 * s}, {1 * s, 10 * s}},
 		"later":           {{0, 2 * s}, {1 * s, 10 * s}},
@@ -31,7 +31,7 @@ func TestTimer(t *testing.T) {
 				ended := make(chan struct{})
 				go func() { timer.Run(ctx); close(ended) }()
 				for _, set := range sets {
-					time.Sleep(set.after - now.Elapsed())
+					time.Sleep(set.delay - now.Elapsed())
 					timer.Set(set.set)
 				}
 				<-delivery

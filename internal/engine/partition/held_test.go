@@ -15,12 +15,12 @@ import (
 // holdingLog is a log whose numbers after the last one that can be read are held back.
 type holdingLog struct {
 	driver.Source
-	by atomic.Int64 // so many
+	count atomic.Int64 // so many
 }
 
 func (h *holdingLog) Bounds(ctx context.Context, partition string) (driver.Bounds, error) {
 	b, err := h.Source.Bounds(ctx, partition)
-	if n := h.by.Load(); n > 0 {
+	if n := h.count.Load(); n > 0 {
 		b.Held = &driver.HeldBack{Last: b.Last.Sequence + n, What: "an open transaction has held back events", Check: "abort it"}
 	}
 	return b, err
@@ -33,7 +33,7 @@ func TestHeldBack(t *testing.T) {
 		t := s.T
 		s.SendSparse("a b -")
 		log := &holdingLog{Source: s.Hub}
-		log.by.Store(7)
+		log.count.Store(7)
 		_, end := s.Run(log, sluice.Transactional(s.Store, enginetest.InsertBatch), sluice.Config{})
 		defer end()
 		for range 10 { // the end moves: other transactions end
@@ -52,7 +52,7 @@ func TestHeldBack(t *testing.T) {
 		if len(stalls) == 0 || !strings.HasPrefix(stalls[0].Err.Error(), "an open transaction has held back events for 3") || !strings.HasSuffix(stalls[0].Err.Error(), "; abort it") || len(s.Observations(driver.KindResumed)) > 0 {
 			t.Fatalf("reported %v", stalls)
 		}
-		log.by.Store(0)
+		log.count.Store(0)
 		time.Sleep(10 * time.Second)
 		if got := s.Observations(driver.KindResumed); len(got) != 1 {
 			t.Errorf("reported %v after the release", got)

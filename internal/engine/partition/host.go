@@ -105,8 +105,8 @@ func (a *Assignment) HandOver() { a.stop() }
 // Leaving reports whether the partition is being released.
 func (a *Assignment) Leaving() bool { return a.Idle.Err() != nil }
 
-// Since returns when the lease was acquired, by Clock.Elapsed.
-func (a *Assignment) Since() time.Duration { return a.Acquired }
+// AcquiredAt returns when the lease was acquired, by Clock.Elapsed.
+func (a *Assignment) AcquiredAt() time.Duration { return a.Acquired }
 
 // Delaying returns what the assignment waits for.
 func (a *Assignment) Delaying() (list []string) {

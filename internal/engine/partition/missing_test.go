@@ -94,12 +94,12 @@ func TestCheckpointOfRecreatedTopic(t *testing.T) {
 // letterStore has dead letters, whatever is said of the checkpoint.
 type letterStore struct {
 	*sluicetest.Store
-	below int64
+	floor int64
 }
 
 func (s letterStore) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
 	cp, err := s.Store.Claim(ctx, lease, incarnation)
-	cp.DeadLettersBelow = s.below
+	cp.DeadLettersBelow = s.floor
 	return cp, err
 }
 

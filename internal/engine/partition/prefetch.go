@@ -138,9 +138,9 @@ func (b *Buffer) Filled(n int, maxBytes int64) (some, full bool) {
 	return len(b.events) > 0, full || b.err != nil || b.refused.Load()
 }
 
-// Behind returns how far numbers without an event were read after the last event that was taken;
+// Tail returns how far numbers without an event were read after the last event that was taken;
 // Unset if none were, or if an event follows.
-func (b *Buffer) Behind() driver.Position {
+func (b *Buffer) Tail() driver.Position {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.events) > 0 {

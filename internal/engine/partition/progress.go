@@ -16,9 +16,9 @@ type progress struct {
 	halt    atomic.Pointer[halt]         // until an operator has acted
 
 	// Waits that are no stall, in nanoseconds.
-	Every atomic.Int64 // between two events, as configuration asks for
-	asked atomic.Int64 // the longest that a handler or sink has asked for since events were done
-	until atomic.Int64 // when the last of these waits ends, by Clock.Elapsed
+	Every   atomic.Int64 // between two events, as configuration asks for
+	asked   atomic.Int64 // the longest that a handler or sink has asked for since events were done
+	waitEnd atomic.Int64 // when the last of these waits ends, by Clock.Elapsed
 }
 
 // halt is what a partition had got done when it was halted. It ends when more is done, or when the
@@ -58,7 +58,7 @@ func (p *progress) count() uint64 {
 // other only the longest counts: with nothing done in between they are a stall.
 func (p *progress) Ask(now, wait time.Duration) {
 	storeMax(&p.asked, int64(wait))
-	storeMax(&p.until, int64(now+wait))
+	storeMax(&p.waitEnd, int64(now+wait))
 }
 
 func storeMax(to *atomic.Int64, n int64) {

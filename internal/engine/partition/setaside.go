@@ -35,8 +35,8 @@ func LostAmong(parked []driver.ParkedEvent, events []*driver.Event) (lost []driv
 	return lost
 }
 
-// Without returns a list without what is lost.
-func Without(parked, lost []driver.ParkedEvent) []driver.ParkedEvent {
+// Difference returns a list without what is lost.
+func Difference(parked, lost []driver.ParkedEvent) []driver.ParkedEvent {
 	return slices.DeleteFunc(parked, func(p driver.ParkedEvent) bool { return slices.Contains(lost, p) })
 }
 

@@ -60,7 +60,7 @@ type silenceWatch struct {
 	a       *Assignment
 	changes uint64        // of the reader's track
 	answers int64         // how often the log had been asked for its end
-	since   time.Duration // when the read in progress was first seen to miss events, by Clock.Elapsed
+	began   time.Duration // when the read in progress was first seen to miss events, by Clock.Elapsed
 	last    int64         // the newest event that the log was known to hold since then
 }
 
@@ -72,17 +72,17 @@ func (w *silenceWatch) look(now time.Duration) {
 	what, changes, _, _ := a.reader.load()
 	read, reading := a.Lag.read.Load(), a.reading.Load()
 	if what == nil || changes != w.changes || reading == nil || reading.paused() {
-		w.changes, w.answers, w.since, w.last = changes, a.Lag.answers.Load(), now, read
+		w.changes, w.answers, w.began, w.last = changes, a.Lag.answers.Load(), now, read
 		return
 	}
 	if w.last = max(w.last, read+a.Lag.missing()); w.last <= read {
-		w.answers, w.since = a.Lag.answers.Load(), now
+		w.answers, w.began = a.Lag.answers.Load(), now
 		return
 	}
-	silent := now - w.since
+	silent := now - w.began
 	if silent < a.Settings.SilentAfter || a.Lag.answers.Load() == w.answers {
 		return
 	}
 	reading.buffer.fail(&driver.SilentReaderError{Partition: a.Lease.Partition, Read: read, Last: w.last, For: silent})
-	w.since = now
+	w.began = now
 }

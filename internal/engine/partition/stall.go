@@ -17,13 +17,13 @@ type stallWatch struct {
 	tracks   []watchedTrack
 	stalled  int           // how many tracks have stalled
 	reported bool          // a stall that has not ended
-	since    time.Duration // when that began, by Clock.Elapsed
+	began    time.Duration // when that began, by Clock.Elapsed
 	ending   time.Duration // when the assignment was first seen to end, likewise; 0: it is not
 
 	done     uint64        // what the progress was
 	doneAt   time.Duration // when it was first seen so, or when events began to wait, by Clock.Elapsed
 	reportAt time.Duration // how long nothing must be done to be reported, again
-	until    time.Duration // when waits end that were asked for before that, by Clock.Elapsed
+	waitEnd  time.Duration // when waits end that were asked for before that, by Clock.Elapsed
 	halted   bool          // the partition, at the last look
 	open     *reading      // what was open then
 	openAt   time.Duration // when that was first seen, by Clock.Elapsed
@@ -33,7 +33,7 @@ type stallWatch struct {
 type watchedTrack struct {
 	*track
 	changes  uint64
-	since    time.Duration // when it was first seen so, by Clock.Elapsed
+	began    time.Duration // when it was first seen so, by Clock.Elapsed
 	reportAt time.Duration // how long it must last to be reported, again
 	stalled  bool
 }
@@ -48,7 +48,7 @@ func (a *Assignment) watchStalls(ctx context.Context) {
 	w := stallWatch{a: a, doneAt: cfg.Clock.Elapsed(), reportAt: cfg.ProgressAfter()}
 	a.tracks.watchHeld(&a.Lag)
 	for _, t := range append(a.tracks.delaying(), &a.tracks.held) {
-		w.tracks = append(w.tracks, watchedTrack{track: t, since: cfg.Clock.Elapsed(), reportAt: cfg.StallAfter})
+		w.tracks = append(w.tracks, watchedTrack{track: t, began: cfg.Clock.Elapsed(), reportAt: cfg.StallAfter})
 	}
 	silence := silenceWatch{a: a}
 	for cfg.Clock.Sleep(ctx, min(time.Second, cfg.StallAfter/4)) == nil {
@@ -67,14 +67,14 @@ func (w *stallWatch) look(now time.Duration) {
 		t := &w.tracks[i]
 		what, changes, first, events := t.load()
 		if what == nil || changes != t.changes {
-			t.changes, t.since, t.reportAt = changes, now, w.a.Settings.StallAfter
+			t.changes, t.began, t.reportAt = changes, now, w.a.Settings.StallAfter
 			if t.stalled {
 				t.stalled = false
 				w.stalled--
 			}
 			continue
 		}
-		took := now - t.since
+		took := now - t.began
 		if what == ActivityRate {
 			took -= time.Duration(w.a.Progress.Every.Load())
 		}
@@ -98,15 +98,15 @@ func (w *stallWatch) lookAtProgress(now time.Duration) {
 	switch took := now - w.doneAt; {
 	case halted: // which was reported
 		if w.done, w.doneAt = done, now; !w.reported {
-			w.reported, w.since = true, now
+			w.reported, w.began = true, now
 		}
 	case done != w.done || waiting == 0 || w.halted:
 		w.done, w.doneAt, w.reportAt = done, now, w.a.Settings.ProgressAfter()
-		w.until = time.Duration(p.until.Load())
+		w.waitEnd = time.Duration(p.waitEnd.Load())
 		p.asked.Store(0)
 		if w.reported && w.stalled == 0 {
 			w.reported = false
-			w.a.Observe(driver.Observation{Kind: driver.KindResumed, Duration: now - w.since})
+			w.a.Observe(driver.Observation{Kind: driver.KindResumed, Duration: now - w.began})
 		}
 	case took >= w.reportAt+w.allowed() && w.stalled == 0:
 		w.report(now, took, 0, 0, w.a.standstillError(took, waiting))
@@ -117,7 +117,7 @@ func (w *stallWatch) lookAtProgress(now time.Duration) {
 // allowed returns how much longer nothing may be done, because something asks for waits.
 func (w *stallWatch) allowed() time.Duration {
 	p := &w.a.Progress
-	return time.Duration(p.Every.Load()) + max(time.Duration(p.asked.Load()), w.until-w.doneAt)
+	return time.Duration(p.Every.Load()) + max(time.Duration(p.asked.Load()), w.waitEnd-w.doneAt)
 }
 
 // isHalted reports whether the partition is halted still.
@@ -136,9 +136,9 @@ func (w *stallWatch) isHalted(now time.Duration) bool {
 func (w *stallWatch) report(now, took time.Duration, events int, first int64, err error) {
 	w.reportAt = 2 * (now - w.doneAt)
 	if !w.reported {
-		w.reported, w.since = true, now-took
+		w.reported, w.began = true, now-took
 	}
-	o := driver.Observation{Kind: driver.KindStalled, Duration: now - w.since, Events: events, Err: err}
+	o := driver.Observation{Kind: driver.KindStalled, Duration: now - w.began, Events: events, Err: err}
 	if events > 0 {
 		o.To = driver.Position{Sequence: first}
 	}

@@ -229,7 +229,7 @@ func (s *scene) takeMemory(u *noAnswer, kind string) {
 	hub := sluicetest.NewHub(sluice.Group{Namespace: "test", Topic: "other", Name: "$Default"}, 1)
 	hub.Append("0", sluicetest.Bodies("large")...)
 	_, stop := enginetest.Run(s.T, hub, nil, sluice.Replay(sluice.Replayer{Apply: func(ctx context.Context, _ sluice.Batch) error {
-		defer func() { memory.From(ctx).Collect().Release() }()
+		defer func() { memory.FromContext(ctx).Collect().Release() }()
 		ctx, _ = memory.Begin(ctx)
 		return errors.Join(memory.Grow(ctx, largeBody), memory.Grow(ctx, largeBody), u.ask(ctx, kind))
 	}}), sluice.AllPartitions, sluice.Config{Memory: s.memory})

@@ -19,22 +19,22 @@ import (
 
 // noAnswer decides which requests get no answer: the first of one kind, or all of it for a time.
 type noAnswer struct {
-	mu    sync.Mutex
-	kind  string
-	until chan struct{} // all of the kind hang until this is closed; nil: only the first one does
-	deaf  bool          // they hang whatever their contexts say
+	mu      sync.Mutex
+	kind    string
+	release chan struct{} // all of the kind hang until this is closed; nil: only the first one does
+	deaf    bool          // they hang whatever their contexts say
 }
 
 // begin has all requests of a kind hang. The function that it returns ends that.
 func (u *noAnswer) begin(kind string, deaf bool) (end func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.kind, u.until, u.deaf = kind, make(chan struct{}), deaf
+	u.kind, u.release, u.deaf = kind, make(chan struct{}), deaf
 	return sync.OnceFunc(func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		u.kind = ""
-		close(u.until)
+		close(u.release)
 	})
 }
 
@@ -48,7 +48,7 @@ func (u *noAnswer) hangs(kind string) bool {
 // ask waits for the end of ctx if the request gets no answer.
 func (u *noAnswer) ask(ctx context.Context, kind string) error {
 	u.mu.Lock()
-	hang, until := u.kind == kind, u.until
+	hang, until := u.kind == kind, u.release
 	if hang && until == nil {
 		u.kind = ""
 	}
@@ -107,7 +107,7 @@ type silentReader struct {
 }
 
 func (r silentReader) Read(ctx context.Context, most int) ([]*sluice.Event, error) {
-	if r.u.hangs("describe") && r.u.until != nil {
+	if r.u.hangs("describe") && r.u.release != nil {
 		return nil, errors.New("connection lost")
 	}
 	return answered(ctx, r.u, "read", func() ([]*sluice.Event, error) { return r.Reader.Read(ctx, most) })

@@ -18,15 +18,15 @@ import (
 // it was chosen.
 type overtaking struct {
 	*sluicetest.Hub
-	mu      sync.Mutex
-	through []int64 // of each opening: the first event that is left
+	mu    sync.Mutex
+	trims []int64 // of each opening: the first event that is left
 }
 
 func (o *overtaking) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 	o.mu.Lock()
-	if len(o.through) > 0 {
-		o.Trim(partition, o.through[0])
-		o.through = o.through[1:]
+	if len(o.trims) > 0 {
+		o.Trim(partition, o.trims[0])
+		o.trims = o.trims[1:]
 	}
 	o.mu.Unlock()
 	return o.Hub.Open(ctx, partition, after, epoch)
@@ -35,10 +35,10 @@ func (o *overtaking) Open(ctx context.Context, partition string, after sluice.Po
 // While nothing was read, a start that retention overtakes is chosen again.
 func TestStartOvertakenByRetention(t *testing.T) {
 	for _, test := range []struct {
-		name    string
-		start   sluice.Start
-		through []int64
-		halts   bool
+		name  string
+		start sluice.Start
+		trims []int64
+		halts bool
 	}{
 		{"earliest", sluice.Earliest(), []int64{7}, false},
 		{"again and again", sluice.Earliest(), []int64{1, 2, 3, 4, 5, 6, 7}, false},
@@ -53,7 +53,7 @@ func TestStartOvertakenByRetention(t *testing.T) {
 					hub := sluicetest.NewHub(enginetest.Group, 1)
 					hub.Append("0", sluicetest.Bodies(make([]string, 10)...)...)
 					h := &enginetest.Halts{}
-					got := h.Read(t, &overtaking{Hub: hub, through: test.through}, enginetest.NewLedger(), &sluicetest.Store{}, atLeastOnce, test.start)
+					got := h.Read(t, &overtaking{Hub: hub, trims: test.trims}, enginetest.NewLedger(), &sluicetest.Store{}, atLeastOnce, test.start)
 					if test.halts {
 						if len(h.Halted) != 1 || got != nil {
 							t.Errorf("halted by %v, applied %v", h.Halted, got)

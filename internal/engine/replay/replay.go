@@ -145,7 +145,7 @@ func (w *worker) Deliver(buffer *partition.Buffer) error {
 			}
 			continue
 		}
-		if to := buffer.Behind(); to.Sequence > w.pos.Sequence {
+		if to := buffer.Tail(); to.Sequence > w.pos.Sequence {
 			w.moveTo(to, 0, 0, 0)
 			continue
 		}
@@ -191,7 +191,7 @@ func (w *worker) apply(events []*driver.Event) error {
 // moveTo notes that all up to a position is in memory, of which so many events were not before, or
 // were left out.
 func (w *worker) moveTo(to driver.Position, events, filtered int, took time.Duration) {
-	w.a.Observe(driver.Observation{Kind: driver.KindCommitted, From: w.pos, To: to, Events: events, Filtered: filtered, Duration: took, Lag: w.a.Lag.Behind(to)})
+	w.a.Observe(driver.Observation{Kind: driver.KindCommitted, From: w.pos, To: to, Events: events, Filtered: filtered, Duration: took, Lag: w.a.Lag.Measure(to)})
 	w.pos = to
 }
 

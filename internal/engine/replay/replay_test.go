@@ -290,11 +290,11 @@ func TestReplayStartsOverBehindRetention(t *testing.T) {
 // endLost is a log whose end is not found for a while.
 type endLost struct {
 	*sluicetest.Hub
-	until time.Time
+	end time.Time
 }
 
 func (e *endLost) Seek(ctx context.Context, partition string, start sluice.Start, epoch int64) (sluice.Position, error) {
-	if start.Kind == driver.StartLatest && time.Now().Before(e.until) {
+	if start.Kind == driver.StartLatest && time.Now().Before(e.end) {
 		return driver.Unset, enginetest.ErrCut
 	}
 	return e.Hub.Seek(ctx, partition, start, epoch)

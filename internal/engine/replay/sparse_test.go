@@ -41,14 +41,14 @@ func TestSparseReplay(t *testing.T) {
 	}
 }
 
-// between is a log whose end is a number without an event when a replay asks for it, and which has
-// further events when it is read.
-type between struct {
+// sparseEnd is a log whose end is a number without an event when a replay asks for it, and which
+// has further events when it is read.
+type sparseEnd struct {
 	driver.Source
 	append func()
 }
 
-func (b *between) Open(ctx context.Context, partition string, after driver.Position, epoch int64) (driver.Reader, error) {
+func (b *sparseEnd) Open(ctx context.Context, partition string, after driver.Position, epoch int64) (driver.Reader, error) {
 	if b.append != nil {
 		b.append()
 		b.append = nil
@@ -62,7 +62,7 @@ func TestSparseReplayOfALogThatGrows(t *testing.T) {
 		t := s.T
 		s.SendSparse("a b - -")
 		r := &recollection{}
-		stop := s.remember(&between{s.Hub, func() { s.SendSparse("- c d") }}, r, sluice.Earliest())
+		stop := s.remember(&sparseEnd{s.Hub, func() { s.SendSparse("- c d") }}, r, sluice.Earliest())
 		time.Sleep(5 * time.Second)
 		if memory, told := r.now(); !slices.Equal(memory, []int64{0, 1, 5, 6}) || !slices.Equal(told, []string{"caught up with 2"}) {
 			t.Errorf("in memory %v, told %q, want CaughtUp after two events", memory, told)

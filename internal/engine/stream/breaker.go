@@ -10,17 +10,17 @@ import (
 // circuitBreaker keeps records back during an outage of the store, or of the way
 // to it. The worker's goroutine alone uses it.
 type circuitBreaker struct {
-	tripped bool
-	probes  int           // records that are out to test whether the outage is over
-	refused int           // probes that were rejected since the last that failed otherwise
-	until   time.Duration // when the next probe may go, by Clock.Elapsed
-	since   time.Duration // when it last tripped, likewise
-	wait    *clock.Backoff
+	tripped   bool
+	probes    int           // records that are out to test whether the outage is over
+	refused   int           // probes that were rejected since the last that failed otherwise
+	probeAt   time.Duration // when the next probe may go, by Clock.Elapsed
+	trippedAt time.Duration // when it last tripped, likewise
+	wait      *clock.Backoff
 }
 
 // allows reports whether a record may be sent: any record, or a probe.
 func (b *circuitBreaker) allows(now time.Duration) bool {
-	return !b.tripped || b.hasProbe() && now >= b.until
+	return !b.tripped || b.hasProbe() && now >= b.probeAt
 }
 
 // hasProbe reports whether another probe may be out: one, and one more for each that was rejected.
@@ -46,14 +46,14 @@ func (b *circuitBreaker) probed(err error) {
 // records that were sent before the outage was noticed all fail at once.
 func (b *circuitBreaker) trip(now time.Duration) bool {
 	b.refused = 0
-	if b.tripped && now < b.until {
+	if b.tripped && now < b.probeAt {
 		return false
 	}
-	if !b.tripped && now-b.since > 2*b.wait.Max {
+	if !b.tripped && now-b.trippedAt > 2*b.wait.Max {
 		b.wait.Reset() // the last outage is long over
 	}
-	b.tripped, b.since = true, now
-	b.until = now + b.wait.Next()
+	b.tripped, b.trippedAt = true, now
+	b.probeAt = now + b.wait.Next()
 	return true
 }
 

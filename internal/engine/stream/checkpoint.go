@@ -100,7 +100,7 @@ func (l *inFlightList) progress() (low driver.Position, n uint64, behind []drive
 	if n > 0 && at.Sequence > low.Sequence {
 		low = at.Position
 	}
-	for first, last := range l.list.Above() {
+	for first, last := range l.list.Runs() {
 		if len(behind) == maxDoneRanges || l.sparse && last.History() != low.History() {
 			break
 		}
@@ -112,9 +112,9 @@ func (l *inFlightList) progress() (low driver.Position, n uint64, behind []drive
 // checkpointer remembers what was stored of a partition's progress. The worker's
 // goroutine sets the start, the background goroutine stores.
 type checkpointer struct {
-	mu      sync.Mutex
-	at      driver.Position        // the checkpoint; Unset until the claim
-	earlier []driver.SequenceRange // done by an earlier assignment
+	mu       sync.Mutex
+	position driver.Position        // the checkpoint; Unset until the claim
+	earlier  []driver.SequenceRange // done by an earlier assignment
 
 	// The background goroutine alone uses these, after it the worker's.
 	done     []driver.SequenceRange // after the checkpoint, as stored
@@ -128,7 +128,7 @@ type checkpointer struct {
 func (c *checkpointer) moveTo(at driver.Position) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.at = at
+	c.position = at
 }
 
 func (c *checkpointer) setEarlier(done []driver.SequenceRange) {
@@ -140,7 +140,7 @@ func (c *checkpointer) setEarlier(done []driver.SequenceRange) {
 func (c *checkpointer) Position() driver.Position {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.at
+	return c.position
 }
 
 // withEarlier adds to done what an earlier assignment has done beyond the newest
@@ -201,7 +201,7 @@ func (w *worker[R]) storeCheckpoint(ctx context.Context) {
 		}
 		o := driver.Observation{
 			Kind: driver.KindCommitted, From: from, To: to, Events: int(passed - c.passed),
-			Duration: w.a.Settings.Clock.Elapsed() - began, Lag: w.a.Lag.Behind(to),
+			Duration: w.a.Settings.Clock.Elapsed() - began, Lag: w.a.Lag.Measure(to),
 		}
 		c.moveTo(to)
 		c.done, c.passed = done, passed

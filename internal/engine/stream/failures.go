@@ -93,7 +93,7 @@ func (w *worker[R]) isOwn(t *recordTask[R]) bool {
 		}
 	}
 	// What waits for an earlier event of its key can't be tried.
-	behind := w.queue.behind + len(w.queue.unmade)
+	behind := w.queue.waiting + len(w.queue.unmade)
 	alone := w.inFlight.list.InFlight()-w.deadLetters.len()-behind <= w.queue.doubted
 	if d.tripped() {
 		if d.hold == nil {

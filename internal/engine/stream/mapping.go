@@ -35,9 +35,9 @@ func (w *worker[R]) doubtMapping(e *inFlightEvent, err error, waiting []*inFligh
 	switch {
 	case t.Wrong():
 		return driver.Outage(t.HeldError(err))
-	case began-t.Since >= engine.MappingFor:
+	case began-t.Began >= engine.MappingFor:
 		return err
-	case began > t.Since && !t.Reported:
+	case began > t.Began && !t.Reported:
 		t.Reported = true
 		w.a.Failed(t.WaitError(err))
 	}

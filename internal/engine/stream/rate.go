@@ -21,7 +21,7 @@ type Rate struct {
 }
 
 // share is one partition's part of a cluster's rate.
-type share struct{ index, of int }
+type share struct{ index, total int }
 
 // Init sets the rate of one process, or of all processes of a group together.
 func (r *Rate) Init(perSecond int, cluster bool) error {
@@ -50,8 +50,8 @@ func (r *Rate) Set(perSecond int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.shares {
-		if perSecond < s.of {
-			return fmt.Errorf("rate of %d a second for %d partitions: must be at least one for each", perSecond, s.of)
+		if perSecond < s.total {
+			return fmt.Errorf("rate of %d a second for %d partitions: must be at least one for each", perSecond, s.total)
 		}
 	}
 	r.perSecond = perSecond
@@ -64,7 +64,7 @@ func (r *Rate) join(partition string, index, of int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.shares {
-		of = max(of, s.of)
+		of = max(of, s.total)
 	}
 	if r.perSecond < of {
 		return fmt.Errorf("rate of %d a second for %d partitions: must be at least one for each", r.perSecond, of)
@@ -99,7 +99,7 @@ func (r *Rate) now() int {
 	}
 	sum := 0
 	for _, s := range r.shares {
-		sum += limiter.Share(r.perSecond, s.of, s.index)
+		sum += limiter.Share(r.perSecond, s.total, s.index)
 	}
 	return sum
 }

@@ -47,7 +47,7 @@ type recordTask[R any] struct {
 	key      string         // its ordering key
 	ordered  bool           // it has one
 	next     *recordTask[R] // the next one that waits for its turn of the same key
-	behind   bool           // it waits for another event's record, and is counted for that
+	waits    bool           // it waits for another event's record, and is counted for that
 	attempts int            // that failed and count
 	probe    bool           // sent to test whether an outage is over
 	turn     atomic.Uint32  // counts the results
@@ -340,16 +340,16 @@ func (w *worker[R]) setTimer() {
 	if len(w.queue.delayed) > 0 {
 		at = w.queue.delayed[0].due
 	}
-	if r, now := &w.reread, w.a.Settings.Clock.Elapsed(); r.waits && now < r.from {
-		at = min(at, r.from)
-	} else if r.waits && now < r.until { // else a result wakes the worker
-		at = min(at, r.until)
+	if r, now := &w.reread, w.a.Settings.Clock.Elapsed(); r.waits && now < r.earliest {
+		at = min(at, r.earliest)
+	} else if r.waits && now < r.latest { // else a result wakes the worker
+		at = min(at, r.latest)
 	}
 	if w.draining {
 		at = partition.Never // nothing more is sent
-	} else if b := &w.breaker; b.tripped && b.hasProbe() && !w.queue.empty() && b.until > w.a.Settings.Clock.Elapsed() {
+	} else if b := &w.breaker; b.tripped && b.hasProbe() && !w.queue.empty() && b.probeAt > w.a.Settings.Clock.Elapsed() {
 		// A probe whose time has come waits for room at the sink: a result wakes the worker.
-		at = min(at, b.until)
+		at = min(at, b.probeAt)
 	}
 	w.timer.Set(at)
 }

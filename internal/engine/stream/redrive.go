@@ -69,9 +69,9 @@ func (q *redriveQueue) heldBy(d *driver.DeadLetter) (earlier int64, held bool) {
 	return earlier, held && earlier < d.Event.Sequence
 }
 
-// with returns the IDs of the redrives that are due and of those that were started. It returns
+// ids returns the IDs of the redrives that are due and of those that were started. It returns
 // none if all that are due were started.
-func (q *redriveQueue) with(due []driver.DeadLetter) (ids []int64) {
+func (q *redriveQueue) ids(due []driver.DeadLetter) (ids []int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	started := maps.Clone(q.running)
@@ -333,7 +333,7 @@ func (w *worker[R]) lookForRedrives(ctx context.Context) error {
 		return err
 	}
 	var held []driver.HeldKey
-	ids := w.redrives.with(due)
+	ids := w.redrives.ids(due)
 	keys := w.cfg.HoldKeys
 	if len(ids) > 0 && keys {
 		if held, err = w.store.Held(ctx, w.a.Topic.Group, w.a.Lease.Partition, ids); err != nil {
@@ -351,18 +351,18 @@ func (w *worker[R]) lookForRedrives(ctx context.Context) error {
 // is read apart. A round reads some of these. Their records are sent in the events' turn, so that
 // it is twice as long as the round, and until as many events' records are written as redrives'.
 type rereading struct {
-	took    time.Duration // of the last round
-	read    int64         // dead letters in it
-	waits   bool          // some wait for the end of the events' turn
-	from    time.Duration // by Clock.Elapsed: the events' turn ends then at the earliest
-	until   time.Duration // and then at the latest
-	written int64         // and when so many records of the partition are written
+	took     time.Duration // of the last round
+	read     int64         // dead letters in it
+	waits    bool          // some wait for the end of the events' turn
+	earliest time.Duration // by Clock.Elapsed: the events' turn ends then at the earliest
+	latest   time.Duration // and then at the latest
+	written  int64         // and when so many records of the partition are written
 }
 
 // end ends a round: the events' turn begins.
 func (r *rereading) end(now, most time.Duration, written int64) {
-	r.from = now + 2*r.took
-	r.until = max(r.from, now+most)
+	r.earliest = now + 2*r.took
+	r.latest = max(r.earliest, now+most)
 	r.written = written + 2*r.read
 	r.took, r.read = 0, 0
 }
@@ -370,7 +370,7 @@ func (r *rereading) end(now, most time.Duration, written int64) {
 // eventsTurn reports whether the events' turn goes on.
 func (w *worker[R]) eventsTurn(now time.Duration) bool {
 	r := &w.reread
-	return now < r.from || now < r.until && w.stats.written.Load() < r.written && w.inFlight.list.InFlight() > w.deadLetters.len()
+	return now < r.earliest || now < r.latest && w.stats.written.Load() < r.written && w.inFlight.list.InFlight() > w.deadLetters.len()
 }
 
 // startRedrives starts the redrives that were found. Those without a body are read from the log for

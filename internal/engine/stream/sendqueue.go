@@ -16,7 +16,7 @@ type sendQueue[R any] struct {
 	redriven bool // the last fresh record that was taken is a redrive's
 	blocked  int  // records that wait for an earlier one of their key
 	doubted  int  // events with a record in doubt
-	behind   int  // other events with a record that waits for another event's of its key
+	waiting  int  // other events with a record that waits for another event's of its key
 	turn     bool // the last probe was taken from first
 	// unmade are the events whose records could not be made yet, in their order. The
 	// first one is queued to be tried again; the others wait for it. Redrives wait for
@@ -112,7 +112,7 @@ func (q *sendQueue[R]) wait(t *recordTask[R], l *line[R]) {
 		l.waiting.events.push(t)
 	}
 	q.blocked++
-	if t.behind = l.last != t.event; t.behind {
+	if t.waits = l.last != t.event; t.waits {
 		q.count(t.event, 0, 1)
 	}
 }
@@ -196,8 +196,8 @@ func (q *sendQueue[R]) unblock(t *recordTask[R]) {
 		return
 	}
 	q.blocked--
-	if next.behind {
-		next.behind = false
+	if next.waits {
+		next.waits = false
 		q.count(next.event, 0, -1)
 	}
 	q.first = append(q.first, next)
@@ -229,7 +229,7 @@ func (q *sendQueue[R]) tally(e *inFlightEvent, n int) {
 	case e.doubted > 0:
 		q.doubted += n
 	case e.blocked > 0:
-		q.behind += n
+		q.waiting += n
 	}
 }
 

@@ -96,5 +96,5 @@ func (w *worker[R]) reportStats() {
 	if written == 0 && filtered == 0 && cost == 0 && waited == 0 && inFlight == 0 && !wasBusy {
 		return
 	}
-	w.a.Observe(driver.Observation{Kind: driver.KindWritten, To: at, Events: written, Filtered: filtered, Cost: cost, Waited: waited, InFlight: inFlight, Lag: w.a.Lag.Behind(at)})
+	w.a.Observe(driver.Observation{Kind: driver.KindWritten, To: at, Events: written, Filtered: filtered, Cost: cost, Waited: waited, InFlight: inFlight, Lag: w.a.Lag.Measure(at)})
 }

@@ -44,12 +44,12 @@ func TestRedriveThatIsPutBackStaysHeld(t *testing.T) {
 	var q redriveQueue
 	q.init()
 	due := []driver.DeadLetter{{ID: 2, Incarnation: "1", Event: driver.Event{Sequence: 2, Key: "a"}}}
-	if ids := q.with(due); len(ids) != 1 {
+	if ids := q.ids(due); len(ids) != 1 {
 		t.Fatalf("the store is asked about the keys without %v, want one redrive", ids)
 	}
 	q.found(due, 100, []driver.HeldKey{{Key: "a", Incarnation: "1", First: 1}}, true, 0)
 	d := q.next()
-	if ids := q.with(due); ids != nil {
+	if ids := q.ids(due); ids != nil {
 		t.Fatalf("all that are due were started, but the store is asked about the keys without %v", ids)
 	}
 	q.putBack(d)

@@ -41,16 +41,16 @@ type sinkWindow struct {
 	quiet atomic.Int64 // the round needs no look before this time, by Clock.Elapsed
 	began atomic.Int64 // the round, by Clock.Elapsed; never between two rounds
 
-	mu      sync.Mutex
-	most    float64 // the largest window
-	size    float64 // the window, in records
-	members []*partitionWindow
-	settled bool          // the window was filled after its last change: a round has begun
-	changed time.Duration // the window, by Clock.Elapsed
-	own     time.Duration // the sink's own latency, as far as it is known
-	probeAt time.Duration // when that is to be tested, by Clock.Elapsed
-	before  windowChange
-	knee    windowKnee
+	mu       sync.Mutex
+	most     float64 // the largest window
+	size     float64 // the window, in records
+	members  []*partitionWindow
+	settled  bool          // the window was filled after its last change: a round has begun
+	changed  time.Duration // the window, by Clock.Elapsed
+	own      time.Duration // the sink's own latency, as far as it is known
+	probeAt  time.Duration // when that is to be tested, by Clock.Elapsed
+	previous windowChange
+	knee     windowKnee
 }
 
 // windowChange is what was known before the last change of a window.
@@ -62,8 +62,8 @@ type windowChange struct {
 
 // windowKnee is a window that was too large. For a while growth is slow near it.
 type windowKnee struct {
-	size  float64
-	until time.Duration // by Clock.Elapsed
+	size float64
+	end  time.Duration // by Clock.Elapsed
 }
 
 func newSinkWindow(most int) *sinkWindow {
@@ -200,7 +200,7 @@ func (s *sinkWindow) drop(fn func(*partitionWindow) bool) {
 	})
 	if len(s.members) < n {
 		s.divide()
-		s.before.size = 0
+		s.previous.size = 0
 	}
 }
 
@@ -222,7 +222,7 @@ func (s *sinkWindow) settle(now time.Duration) {
 	if waited > s.own+queueFor {
 		s.drop(func(p *partitionWindow) bool { return !p.filled && p.atSink() < s.share.Load() })
 	}
-	if waited < 2*s.before.latency+queueFor { // else records of a member are stuck
+	if waited < 2*s.previous.latency+queueFor { // else records of a member are stuck
 		share := s.share.Load()
 		for _, p := range s.members {
 			if !p.filled || p.atSink() > share {
@@ -250,15 +250,15 @@ func (s *sinkWindow) look(now time.Duration) {
 	size := s.share.Load() * int64(len(s.members))
 	overdue := 2 * (s.own + queueFor)
 	if s.share.Load() <= 2 { // a window as small as this may be slow only for the sink's own latency
-		overdue += 2 * s.before.latency
+		overdue += 2 * s.previous.latency
 	}
 	switch {
 	case n >= size && measured >= min(size, firstWindow/2):
 		s.adapt(now, max(time.Duration(latency/measured), 1))
 	case n >= firstWindow && n < size && now-time.Duration(s.began.Load()) > overdue:
-		s.before.size = 0
+		s.previous.size = 0
 		s.adapt(now, now-time.Duration(s.began.Load()))
-		s.before.size = 0 // the latency is longer than that: the next one is not to be compared with it
+		s.previous.size = 0 // the latency is longer than that: the next one is not to be compared with it
 	}
 }
 
@@ -273,7 +273,7 @@ func (s *sinkWindow) adapt(now, latency time.Duration) {
 	switch change := size / s.size; {
 	case latency-s.own < queueFor/4:
 		size = s.size * windowGrowth
-		if now < s.knee.until && size > s.knee.size {
+		if now < s.knee.end && size > s.knee.size {
 			size = max(s.knee.size, s.size*1.25)
 		}
 	case change < 0.8 && now >= s.probeAt && s.share.Load() == 1:
@@ -287,7 +287,7 @@ func (s *sinkWindow) adapt(now, latency time.Duration) {
 	case change < 1.25 && now >= s.probeAt:
 		size, probe = s.size*probeShrink, true
 	}
-	s.before = windowChange{s.size, latency, probe}
+	s.previous = windowChange{s.size, latency, probe}
 	s.resize(now, size)
 }
 
@@ -295,7 +295,7 @@ func (s *sinkWindow) adapt(now, latency time.Duration) {
 // sink's own: the part that has not followed the window. It returns true, and sets
 // the window that was before, if the window was made smaller though nothing queued.
 func (s *sinkWindow) learn(now, latency time.Duration) bool {
-	b := s.before
+	b := s.previous
 	ratio := s.size / b.size
 	if b.size == 0 || ratio > 0.8 && ratio < 1.25 {
 		return false

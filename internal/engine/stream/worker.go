@@ -86,7 +86,7 @@ func (d *delivery[R]) newWorker(a *partition.Assignment) *worker[R] {
 	}
 	w.window.shared, w.window.wakeup = d.window, w.wakeup
 	w.inFlight.init(w.maxEvents, a.Topic.Sparse)
-	w.checkpoints.at, w.checkpoints.reported = driver.Unset, driver.Unset.Sequence
+	w.checkpoints.position, w.checkpoints.reported = driver.Unset, driver.Unset.Sequence
 	w.timer = partition.NewTimer(a.Settings.Clock, w.wakeup)
 	w.queue.init()
 	w.deadLetters.init(d.cfg.HoldKeys)
@@ -336,7 +336,7 @@ func (w *worker[R]) setLostAside(events []*driver.Event) error {
 	for _, p := range lost {
 		w.deadLetters.removed(p.Position.Sequence)
 	}
-	w.parked = partition.Without(w.parked, lost)
+	w.parked = partition.Difference(w.parked, lost)
 	w.skip = w.doneAndParked()
 	return nil
 }
@@ -371,7 +371,7 @@ func (w *worker[R]) Deliver(buffer *partition.Buffer) error {
 				}
 				continue
 			}
-			if err := w.pass(buffer.Behind()); err != nil {
+			if err := w.pass(buffer.Tail()); err != nil {
 				return err
 			}
 			if may {

@@ -11,7 +11,7 @@ import "github.com/sluice-go/sluice/emulator"
 // WithoutBusy returns the behaviours for a test that repeats nothing: all but refusals at
 // random with the build tag asazure, none without it.
 func WithoutBusy() *emulator.AsAzure {
-	if !On {
+	if !Enabled {
 		return Kind()
 	}
 	all := emulator.AllAsAzure(1)
@@ -23,7 +23,7 @@ func WithoutBusy() *emulator.AsAzure {
 // because others read meanwhile: all but those that make it inexact with the build tag asazure,
 // none without it.
 func FreshRuntime() *emulator.AsAzure {
-	if !On {
+	if !Enabled {
 		return Kind()
 	}
 	all := emulator.AllAsAzure(1)

@@ -2,5 +2,5 @@
 
 package asazure
 
-// On reports whether the build tag asazure is set.
-const On = false
+// Enabled reports whether the build tag asazure is set.
+const Enabled = false

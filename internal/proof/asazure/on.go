@@ -2,5 +2,5 @@
 
 package asazure
 
-// On reports whether the build tag asazure is set.
-const On = true
+// Enabled reports whether the build tag asazure is set.
+const Enabled = true

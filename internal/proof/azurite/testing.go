@@ -25,7 +25,7 @@ func New(t testing.TB, cfg *Config) *Server {
 // Connection is the connection string of the shared server.
 func Connection(t testing.TB) string {
 	t.Helper()
-	return shared.Of(t).ConnectionString()
+	return shared.Get(t).ConnectionString()
 }
 
 // Container returns the name of a container that does not exist yet on the shared

@@ -46,7 +46,7 @@ func Run(t *testing.T, s Stores) {
 		}
 		hub.Append(fmt.Sprint(i%2), sluicetest.Bodies(body)...)
 	}
-	s.consume(t, hub, h.handle, nil, func() bool { return s.at(t, "0", 99) && s.at(t, "1", 99) })
+	s.consume(t, hub, h.handle, nil, func() bool { return s.reached(t, "0", 99) && s.reached(t, "1", 99) })
 	h.want(t, each-4)
 	dead, err := s.Store.List(t.Context(), group, driver.DeadLetterFilter{})
 	if err != nil || len(dead) != 4 {
@@ -67,7 +67,7 @@ func Run(t *testing.T, s Stores) {
 	s.consume(t, hub, func(_ context.Context, b sluice.Batch) error {
 		records = append(records, s.checkpoint(t, b.Partition).Attempt)
 		return nil
-	}, &sluice.BatchesConfig{CheckpointEvery: time.Hour}, func() bool { return s.at(t, "0", 100) })
+	}, &sluice.BatchesConfig{CheckpointEvery: time.Hour}, func() bool { return s.reached(t, "0", 100) })
 	want := []driver.AttemptRecord{{Sequence: 100, Unreturned: 1}}
 	if !slices.Equal(records, want) {
 		t.Errorf("recorded while a suspected event was handled: %+v, want %+v", records, want)
@@ -147,7 +147,7 @@ func (s Stores) checkpoint(t *testing.T, partition string) driver.Checkpoint {
 	return driver.Checkpoint{Position: driver.Unset}
 }
 
-func (s Stores) at(t *testing.T, partition string, sequence int64) bool {
+func (s Stores) reached(t *testing.T, partition string, sequence int64) bool {
 	return s.checkpoint(t, partition).Position.Sequence == sequence
 }
 

@@ -43,12 +43,12 @@ var groups atomic.Int64
 
 // scene is a consumer at work.
 type scene struct {
-	t       *testing.T
-	topic   sluice.Group
-	hub     *sluicetest.Hub
-	letters func() []sluice.DeadLetter
-	at      func() int64
-	held    atomic.Pointer[string] // the last report
+	t          *testing.T
+	topic      sluice.Group
+	hub        *sluicetest.Hub
+	letters    func() []sluice.DeadLetter
+	checkpoint func() int64
+	held       atomic.Pointer[string] // the last report
 }
 
 func start[Tx any](t *testing.T, s Store[Tx], handle func(ctx context.Context, tx Tx, e *sluice.Event) error) *scene {
@@ -85,7 +85,7 @@ func start[Tx any](t *testing.T, s Store[Tx], handle func(ctx context.Context, t
 		}
 		return list
 	}
-	sc.at = func() int64 {
+	sc.checkpoint = func() int64 {
 		list, err := s.Store.Read(ctx, group)
 		if err != nil {
 			t.Fatal(err)
@@ -100,8 +100,8 @@ func start[Tx any](t *testing.T, s Store[Tx], handle func(ctx context.Context, t
 
 func (sc *scene) send(values ...string) { sc.hub.Append("0", sluicetest.Bodies(values...)...) }
 
-// until waits for a condition, as long as a busy machine may take.
-func (sc *scene) until(what string, met func() bool) {
+// await waits for a condition, as long as a busy machine may take.
+func (sc *scene) await(what string, met func() bool) {
 	sc.t.Helper()
 	for range 6000 {
 		if met() {
@@ -113,7 +113,7 @@ func (sc *scene) until(what string, met func() bool) {
 	if p := sc.held.Load(); p != nil {
 		held = *p
 	}
-	sc.t.Fatalf("waiting until %s: at %d, %d dead letters, last hold: %s", what, sc.at(), len(sc.letters()), held)
+	sc.t.Fatalf("waiting until %s: at %d, %d dead letters, last hold: %s", what, sc.checkpoint(), len(sc.letters()), held)
 }
 
 // OneBadEvent proves that each case's bad event is one dead letter, with its own error, and that all
@@ -136,7 +136,7 @@ func OneBadEvent[Tx any](t *testing.T, s Store[Tx], cases []Case) {
 					sc.send(c.Good)
 				}
 			}
-			sc.until("all are done", func() bool { return sc.at() == events-1 })
+			sc.await("all are done", func() bool { return sc.checkpoint() == events-1 })
 			letters := sc.letters()
 			if len(letters) != 1 || letters[0].Event.Sequence != events/2 {
 				t.Errorf("%d dead letters", len(letters))
@@ -155,18 +155,18 @@ func Undone[Tx any](t *testing.T, s Store[Tx], name, statement, broken, mended s
 			return s.Exec(ctx, tx, statement, string(e.Body))
 		})
 		sc.send("1", "2", "3")
-		sc.until("the first are done", func() bool { return sc.at() == 2 })
+		sc.await("the first are done", func() bool { return sc.checkpoint() == 2 })
 		if err := s.Do(t.Context(), broken); err != nil {
 			t.Fatal(err)
 		}
 		for i := range events {
 			sc.send(fmt.Sprint(i))
 		}
-		sc.until("the partition is held", func() bool { return sc.held.Load() != nil })
+		sc.await("the partition is held", func() bool { return sc.held.Load() != nil })
 		if err := s.Do(t.Context(), mended); err != nil {
 			t.Fatal(err)
 		}
-		sc.until("all are done", func() bool { return sc.at() == events+2 })
+		sc.await("all are done", func() bool { return sc.checkpoint() == events+2 })
 		if letters := sc.letters(); len(letters) != 0 {
 			t.Errorf("%d dead letters, the first: %s", len(letters), letters[0].Error)
 		}
@@ -181,12 +181,12 @@ func Alone[Tx any](t *testing.T, s Store[Tx], c Case) {
 			return s.Exec(ctx, tx, c.Statement, string(e.Body))
 		})
 		sc.send(c.Bad)
-		sc.until("the partition is held", func() bool { return sc.held.Load() != nil })
+		sc.await("the partition is held", func() bool { return sc.held.Load() != nil })
 		if letters := sc.letters(); len(letters) != 0 {
 			t.Fatalf("%d dead letters", len(letters))
 		}
 		sc.send(c.Good)
-		sc.until("both are done", func() bool { return sc.at() == 1 })
+		sc.await("both are done", func() bool { return sc.checkpoint() == 1 })
 		if letters := sc.letters(); len(letters) != 1 || letters[0].Event.Sequence != 0 {
 			t.Errorf("%d dead letters", len(letters))
 		}
@@ -200,6 +200,6 @@ func Rejected[Tx any](t *testing.T, s Store[Tx], c Case) {
 			return driver.Reject(s.Exec(ctx, tx, c.Statement, string(e.Body)))
 		})
 		sc.send(c.Bad)
-		sc.until("it is a dead letter", func() bool { return len(sc.letters()) == 1 && sc.at() == 0 })
+		sc.await("it is a dead letter", func() bool { return len(sc.letters()) == 1 && sc.checkpoint() == 0 })
 	})
 }

@@ -27,9 +27,9 @@ type Alteration struct{ Name, Statement, Broken, Mended string }
 
 // Service is a consumer at work with the settings of a service, while a producer sends.
 type Service struct {
-	t       *testing.T
-	Letters func() []sluice.DeadLetter
-	At      func() int64 // the checkpoint
+	t          *testing.T
+	Letters    func() []sluice.DeadLetter
+	Checkpoint func() int64 // the checkpoint
 }
 
 // NewGroup returns a group that no other test has.
@@ -72,24 +72,24 @@ func Serve[Tx any](t *testing.T, s Store[Tx], group sluice.Group, cfg sluice.Con
 		}
 		return list
 	}
-	sv.At = func() int64 {
+	sv.Checkpoint = func() int64 {
 		list, err := s.Store.Read(ctx, group)
 		if err != nil || len(list) == 0 {
 			return driver.Unset.Sequence
 		}
 		return list[0].Position.Sequence
 	}
-	sv.Until("it moves", time.Minute, func() bool { return sv.At() >= 3 })
+	sv.Await("it moves", time.Minute, func() bool { return sv.Checkpoint() >= 3 })
 	return sv
 }
 
-// Until waits for a condition, and returns how long that took.
-func (s *Service) Until(what string, most time.Duration, met func() bool) time.Duration {
+// Await waits for a condition, and returns how long that took.
+func (s *Service) Await(what string, most time.Duration, met func() bool) time.Duration {
 	s.t.Helper()
 	began := time.Now()
 	for !met() {
 		if time.Since(began) > most {
-			s.t.Fatalf("%s not within %v: at %d, %d dead letters", what, most, s.At(), len(s.Letters()))
+			s.t.Fatalf("%s not within %v: at %d, %d dead letters", what, most, s.Checkpoint(), len(s.Letters()))
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -99,13 +99,13 @@ func (s *Service) Until(what string, most time.Duration, met func() bool) time.D
 // altered is an alteration of a running service: what is left to do, in its order.
 type altered[Tx any] struct {
 	Alteration
-	service   *Service
-	broken    time.Time     // when it is made
-	hold      time.Duration // until it is undone
-	step      int
-	before    int64 // the checkpoint then
-	mended    time.Time
-	operators func(ctx context.Context, statements string) error
+	service    *Service
+	broken     time.Time     // when it is made
+	hold       time.Duration // until it is undone
+	step       int
+	checkpoint int64 // the checkpoint then
+	mended     time.Time
+	operators  func(ctx context.Context, statements string) error
 }
 
 // Altered proves for each alteration, made at a random moment of a running service, that it makes
@@ -150,11 +150,11 @@ func (a *altered[Tx]) proceed(t *testing.T) bool {
 	case a.step == 0 && now.After(a.broken):
 		do(a.Broken)
 	case a.step == 1 && now.After(a.broken.Add(a.hold)):
-		a.before = a.service.At()
+		a.checkpoint = a.service.Checkpoint()
 		do(a.Mended)
 		a.mended = time.Now()
 	case a.step == 2:
-		took, moved := time.Since(a.mended), a.service.At() > a.before
+		took, moved := time.Since(a.mended), a.service.Checkpoint() > a.checkpoint
 		if !moved && took < MovesWithin {
 			break
 		}

@@ -1,7 +1,7 @@
 // Package built builds programs that tests run. The first test that asks for one builds it, so that
 // a run in which all of these tests skip builds nothing.
 //
-//	var program = built.Of("github.com/sluice-go/sluice/cmd/sluice")
+//	var program = built.Main("github.com/sluice-go/sluice/cmd/sluice")
 //
 //	func TestMain(m *testing.M) { os.Exit(built.Run(m)) }
 package built
@@ -22,8 +22,8 @@ import (
 // Program is a program of this repository. It is safe for concurrent use.
 type Program struct{ build func() (string, error) }
 
-// Of returns the program of a main package. flags are those of go build.
-func Of(pkg string, flags ...string) *Program {
+// Main returns the program of a main package. flags are those of go build.
+func Main(pkg string, flags ...string) *Program {
 	return &Program{sync.OnceValues(func() (string, error) {
 		dir, err := Dir()
 		if err == nil {

@@ -59,8 +59,8 @@ func Execute(t *testing.T, conn *sql.Conn, statements ...string) {
 	}
 }
 
-// Through makes a database, and connects to it through a proxy.
-func (s *Suite) Through(t *testing.T, statements ...string) (*Proxy, *sql.Conn) {
+// ConnectProxied makes a database, and connects to it through a proxy.
+func (s *Suite) ConnectProxied(t *testing.T, statements ...string) (*Proxy, *sql.Conn) {
 	t.Helper()
 	proxy, through := s.Proxy(t, s.Database(t))
 	conn := s.Connect(t, through)
@@ -115,7 +115,7 @@ var transaction = regexp.MustCompile(`(begin|start transaction).*insert into t.*
 
 // Intercept: the proxy shows statements however they are sent, can hold them up, and can cut what is no COMMIT.
 func (s *Suite) Intercept(t *testing.T) {
-	proxy, conn := s.Through(t, `CREATE TABLE t (n int)`)
+	proxy, conn := s.ConnectProxied(t, `CREATE TABLE t (n int)`)
 	for name, insert := range s.Insert {
 		var seen []string
 		proxy.Intercept(func(statements []string) Fault {
@@ -147,7 +147,7 @@ func (s *Suite) Intercept(t *testing.T) {
 
 // Stall: nothing passes a proxy that is stalled, and all of it passes later, unless it is cut.
 func (s *Suite) Stall(t *testing.T) {
-	proxy, conn := s.Through(t)
+	proxy, conn := s.ConnectProxied(t)
 	proxy.Stall()
 	over := query(t, conn)
 	select {

@@ -35,9 +35,9 @@ type Config struct {
 	// the number of a broker and the address at which it will listen, and returns the address that
 	// clients use, where it may not listen yet.
 	Routes []func(broker int, target string) (address string, err error)
-	// Between is such a route for the brokers themselves, to the listener for replication and to that
-	// of the controller of a broker. Default: no proxy.
-	Between func(broker int, target string) (address string, err error)
+	// BrokerRoute is such a route for the brokers themselves, to the listener for replication and
+	// to that of the controller of a broker. Default: no proxy.
+	BrokerRoute func(broker int, target string) (address string, err error)
 	// Data returns the directory of a broker's log, which must be empty. Default: one that goes with
 	// the cluster.
 	Data func(broker int) (dir string, err error)
@@ -214,14 +214,14 @@ func (c *Cluster) Log() string {
 func (c *Cluster) node(broker int) *node { return c.nodes[broker-1] }
 
 func (c *Cluster) awaitBrokers(ctx context.Context) error {
-	return until(ctx, "all brokers are in the cluster", func() (bool, error) {
+	return await(ctx, "all brokers are in the cluster", func() (bool, error) {
 		list, err := c.admin.ListBrokers(ctx)
 		return len(list) == len(c.nodes), err
 	})
 }
 
-// until waits for a condition. What it returns names the condition and its last error.
-func until(ctx context.Context, what string, ok func() (bool, error)) error {
+// await waits for a condition. What it returns names the condition and its last error.
+func await(ctx context.Context, what string, ok func() (bool, error)) error {
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
 	for {

@@ -112,8 +112,8 @@ func (c *Cluster) newNode(id int) (_ *node, err error) {
 		return nil
 	}
 	errs := []error{
-		add("CONTROLLER", "PLAINTEXT", c.cfg.Between),
-		add("BROKER", "PLAINTEXT", c.cfg.Between),
+		add("CONTROLLER", "PLAINTEXT", c.cfg.BrokerRoute),
+		add("BROKER", "PLAINTEXT", c.cfg.BrokerRoute),
 		add("CLIENT", "PLAINTEXT", nil),
 	}
 	protocol := "PLAINTEXT"

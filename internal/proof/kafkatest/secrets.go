@@ -148,7 +148,7 @@ func (c *Cluster) addUsers(ctx context.Context) error {
 			return fmt.Errorf("add a user of SCRAM: %w", err)
 		}
 	}
-	return until(ctx, "the user of SCRAM is there", func() (bool, error) {
+	return await(ctx, "the user of SCRAM is there", func() (bool, error) {
 		users, err := c.admin.DescribeUserSCRAMs(ctx, User)
 		return len(users[User].CredInfos) == 2, err
 	})

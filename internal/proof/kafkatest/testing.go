@@ -19,7 +19,7 @@ var shared = testserver.NewShared(need.Kafka, func() (*Cluster, error) { return 
 // Shared is the shared broker. Tests must not kill it.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
-	return shared.Of(t)
+	return shared.Get(t)
 }
 
 // New starts a cluster for one test. A nil cfg takes every default.

@@ -44,7 +44,7 @@ func (c *Cluster) createTopic(ctx context.Context, name string, partitions, repl
 
 // awaitLeaders waits until a topic has so many partitions, and all of them take requests.
 func (c *Cluster) awaitLeaders(ctx context.Context, topic string, partitions int) error {
-	return until(ctx, "topic "+topic+" has leaders", func() (bool, error) {
+	return await(ctx, "topic "+topic+" has leaders", func() (bool, error) {
 		ends, err := c.admin.ListEndOffsets(ctx, topic)
 		if err == nil {
 			err = ends.Error()
@@ -58,7 +58,7 @@ func (c *Cluster) DeleteTopic(ctx context.Context, name string) error {
 	if _, err := c.admin.DeleteTopic(ctx, name); err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
 		return fmt.Errorf("delete topic %s: %w", name, err)
 	}
-	return until(ctx, "topic "+name+" is deleted", func() (bool, error) {
+	return await(ctx, "topic "+name+" is deleted", func() (bool, error) {
 		list, err := c.admin.ListTopics(ctx, name)
 		return !list.Has(name) || errors.Is(list[name].Err, kerr.UnknownTopicOrPartition), err
 	})
@@ -105,7 +105,7 @@ type Partition struct {
 
 // await waits until a condition holds for what all brokers that run say about a partition.
 func (c *Cluster) await(ctx context.Context, topic string, partition int, what string, ok func(Partition) bool) error {
-	return until(ctx, fmt.Sprintf("partition %s/%d %s", topic, partition, what), func() (bool, error) {
+	return await(ctx, fmt.Sprintf("partition %s/%d %s", topic, partition, what), func() (bool, error) {
 		var said []Partition
 		for _, n := range c.nodes {
 			if !n.answers.Load() {

@@ -298,14 +298,15 @@ func (h Harness) patiently(t testing.TB, partition int, fn func(upsert Upsert) e
 	}
 }
 
-// beside: another transaction inserts or deletes a row while it is written, alone and with many.
-func beside(t testing.TB, h Harness) {
+// concurrent: another transaction inserts or deletes a row while it is written, alone and with
+// many.
+func concurrent(t testing.TB, h Harness) {
 	h.table(t, "contended", "id "+h.Words.Int+" NOT NULL PRIMARY KEY", "v "+h.Words.Int)
 	for _, n := range []int{1, 150} {
 		for _, c := range []struct {
-			on           driver.OnConflict
-			before, then string
-			want         int
+			conflict    driver.OnConflict
+			setup, then string
+			want        int
 		}{
 			{driver.Update, "DELETE FROM contended", "INSERT INTO contended VALUES (1, 1)", 5},
 			{driver.Skip, "DELETE FROM contended", "INSERT INTO contended VALUES (1, 1)", 1},
@@ -313,13 +314,13 @@ func beside(t testing.TB, h Harness) {
 			{driver.Update, "INSERT INTO contended VALUES (1, 1)", "DELETE FROM contended", 5},
 			{driver.Newer, "INSERT INTO contended VALUES (1, 1)", "DELETE FROM contended", 5},
 		} {
-			h.exec(t, "DELETE FROM contended", c.before)
-			what := fmt.Sprintf("%v of %d rows beside %s", c.on, n, c.then)
+			h.exec(t, "DELETE FROM contended", c.setup)
+			what := fmt.Sprintf("%v of %d rows beside %s", c.conflict, n, c.then)
 			other, err := h.DB.BeginTx(suite.Context(t), nil)
 			suite.NoError(t, "begin", err)
 			_, err = other.ExecContext(suite.Context(t), c.then)
 			suite.NoError(t, c.then, err)
-			done := suite.Spawn(t, func() error { return h.fives(t, n, c.on) })
+			done := suite.Spawn(t, func() error { return h.fives(t, n, c.conflict) })
 			if err, early := suite.Settled(done); early {
 				t.Errorf("%s: did not wait: %v", what, err)
 			}

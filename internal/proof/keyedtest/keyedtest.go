@@ -40,10 +40,10 @@ type Words struct {
 	// Partial is an index on column n of table t for some of its rows; empty: there is none.
 	Partial string
 	// Quote quotes a name.
-	Quote func(name string) string
-	At    string // a condition: column %s has 2026-07-01 01:02:03.004005
-	Loose bool   // a column takes values of every type and length
-	Abort bool   // a text that is no number ends the transaction
+	Quote      func(name string) string
+	TimeEquals string // a condition: column %s has 2026-07-01 01:02:03.004005
+	Loose      bool   // a column takes values of every type and length
+	Abort      bool   // a text that is no number ends the transaction
 	// SlowDeadlocks: the server takes a second to find one.
 	SlowDeadlocks bool
 }
@@ -124,7 +124,7 @@ func Run(t *testing.T, open func(t testing.TB) Harness) {
 	suite.Run(t, []suite.Check[Harness]{
 		{Name: "folded", Run: folded},
 		{Name: "writers", Run: writers},
-		{Name: "beside", Run: beside},
+		{Name: "beside", Run: concurrent},
 		{Name: "arguments", Run: arguments},
 		{Name: "null key", Run: nullKey},
 		{Name: "no key", Run: noKey},

@@ -30,7 +30,7 @@ func values(t testing.TB, h Harness) {
 			h.sameValues(t, rows)
 		}
 	}
-	h.expect(t, "times", "SELECT COUNT(*) FROM various WHERE "+fmt.Sprintf(w.At, "at"), "149")
+	h.expect(t, "times", "SELECT COUNT(*) FROM various WHERE "+fmt.Sprintf(w.TimeEquals, "at"), "149")
 }
 
 // sameValues compares what is stored with rows, as far as every driver returns the same.

@@ -37,9 +37,9 @@ var Postgres = Words{
 			BEGIN IF TG_OP = 'DELETE' THEN IF OLD.body = TG_OP THEN RETURN NULL; END IF; RETURN OLD; END IF; IF NEW.body = TG_OP THEN RETURN NULL; END IF; RETURN NEW; END $$;
 			CREATE TRIGGER leave_out BEFORE %s ON leaky FOR EACH ROW EXECUTE FUNCTION leave_out()`, event)
 	},
-	Partial: "CREATE UNIQUE INDEX ON %s (id) WHERE n > 0",
-	Quote:   func(name string) string { return `"` + name + `"` },
-	At:      "%s = '2026-07-01 01:02:03.004005Z'",
+	Partial:    "CREATE UNIQUE INDEX ON %s (id) WHERE n > 0",
+	Quote:      func(name string) string { return `"` + name + `"` },
+	TimeEquals: "%s = '2026-07-01 01:02:03.004005Z'",
 }
 
 // SQLite are SQLite's words.
@@ -49,18 +49,18 @@ var SQLite = Words{
 		row := map[bool]string{true: "OLD", false: "NEW"}[event == "DELETE"]
 		return fmt.Sprintf("CREATE TRIGGER leave_out_%s BEFORE %s ON leaky WHEN %s.body = '%s' BEGIN SELECT RAISE(IGNORE); END", strings.ToLower(name), event, row, event)
 	},
-	Partial: "CREATE UNIQUE INDEX partial_index ON %s (id) WHERE n > 0",
-	Quote:   func(name string) string { return `"` + name + `"` },
-	At:      "%s = '2026-07-01 01:02:03.004005+00:00'",
-	Loose:   true,
+	Partial:    "CREATE UNIQUE INDEX partial_index ON %s (id) WHERE n > 0",
+	Quote:      func(name string) string { return `"` + name + `"` },
+	TimeEquals: "%s = '2026-07-01 01:02:03.004005+00:00'",
+	Loose:      true,
 }
 
 // MySQL are MySQL's and MariaDB's words.
 var MySQL = Words{
 	Fold: "VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci", Text: "LONGTEXT CHARACTER SET utf8mb4", Bytes: "LONGBLOB", Time: "DATETIME(6)", Decimal: "DECIMAL(9,2)", Int: "BIGINT",
-	Identity: "PRIMARY KEY AUTO_INCREMENT",
-	Quote:    func(name string) string { return "`" + name + "`" },
-	At:       "%s = '2026-07-01 01:02:03.004005'",
+	Identity:   "PRIMARY KEY AUTO_INCREMENT",
+	Quote:      func(name string) string { return "`" + name + "`" },
+	TimeEquals: "%s = '2026-07-01 01:02:03.004005'",
 }
 
 // SQLServer are SQL Server's words. There is no partial index: Babelfish does not say which are.
@@ -76,7 +76,7 @@ var SQLServer = Words{
 		}
 		return ""
 	},
-	Quote: func(name string) string { return "[" + name + "]" },
-	At:    "%s = '2026-07-01 01:02:03.004005'",
-	Abort: true, SlowDeadlocks: true,
+	Quote:      func(name string) string { return "[" + name + "]" },
+	TimeEquals: "%s = '2026-07-01 01:02:03.004005'",
+	Abort:      true, SlowDeadlocks: true,
 }

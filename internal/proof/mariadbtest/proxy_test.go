@@ -69,7 +69,7 @@ func TestProxyStall(t *testing.T)     { proxied.Stall(t) }
 // Answers pairs statements with what came of them, also where the answer has many messages.
 func TestProxyAnswers(t *testing.T) {
 	commitproxy.Execute(t, proxied.Connect(t, mariadbtest.Database(t)), `SET GLOBAL max_allowed_packet = 64 * 1024 * 1024`)
-	proxy, conn := proxied.Through(t, `CREATE TABLE t (n int, body LONGTEXT)`)
+	proxy, conn := proxied.ConnectProxied(t, `CREATE TABLE t (n int, body LONGTEXT)`)
 	commitproxy.ExpectAnswers(t, proxy, func() {
 		stmt, err := conn.PrepareContext(t.Context(), `INSERT INTO t VALUES (?, ?), (?, ?)`)
 		if err != nil {
@@ -133,7 +133,7 @@ func TestProxyAnswers(t *testing.T) {
 
 // The rows of LOAD DATA LOCAL INFILE are no commands.
 func TestProxyLoadData(t *testing.T) {
-	proxy, conn := proxied.Through(t, `CREATE TABLE t (body VARCHAR(100))`)
+	proxy, conn := proxied.ConnectProxied(t, `CREATE TABLE t (body VARCHAR(100))`)
 	const rows = 1_000_000 // more packets than have a number
 	mysql.RegisterReaderHandler("rows", func() io.Reader { return strings.NewReader(strings.Repeat("\x03commit\n", rows)) })
 	defer mysql.DeregisterReaderHandler("rows")

@@ -64,7 +64,7 @@ type wire struct {
 	opened  bool // Request: the client has sent its capabilities
 	greeted bool // Answer: the server has sent its greeting
 	answer  func(body message, a *commitproxy.Answer)
-	of      command // whose answer is being read
+	current command // whose answer is being read
 	rows    int
 
 	mu            sync.Mutex // guards what both directions use
@@ -117,7 +117,7 @@ func (w *wire) command(body message, request *commitproxy.Request) {
 	c := command{code: body.byte(0)}
 	switch c.code {
 	case comQuery, comStmtPrepare:
-		c.text = string(body.from(1))
+		c.text = string(body.rest(1))
 	case comStmtExecute, comStmtFetch:
 		c.text = w.statements[body.uint32(1)]
 	case comStmtClose:
@@ -146,12 +146,12 @@ func (w *wire) Answer(r *bufio.Reader) (answer commitproxy.Answer, err error) {
 	switch {
 	case !w.greeted:
 		w.greeted, w.answer = true, w.login
-		_, rest, _ := strings.Cut(string(body.from(1)), "\x00") // the server's version
+		_, rest, _ := strings.Cut(string(body.rest(1)), "\x00") // the server's version
 		answer.Session = uint64(message(rest).uint32(0))
 	case w.answer != nil:
 		w.answer(body, &answer)
 	case len(w.waiting) > 0:
-		w.of, w.waiting = w.waiting[0], w.waiting[1:]
+		w.current, w.waiting = w.waiting[0], w.waiting[1:]
 		w.begin(body, &answer)
 	}
 	return answer, nil
@@ -168,7 +168,7 @@ func (w *wire) done(a *commitproxy.Answer) { w.answer, a.Done = nil, true }
 
 // begin reads the first message of a command's answer.
 func (w *wire) begin(body message, a *commitproxy.Answer) {
-	switch w.of.code {
+	switch w.current.code {
 	case comQuery, comStmtExecute:
 		w.result(body, a)
 	case comStmtFetch:
@@ -211,7 +211,7 @@ func (w *wire) prepared(body message, a *commitproxy.Answer) {
 		w.done(a)
 		return
 	}
-	w.statements[body.uint32(1)] = w.of.text
+	w.statements[body.uint32(1)] = w.current.text
 	columns, parameters := int(body.uint16(5)), int(body.uint16(7))
 	if n := w.descriptions(columns) + w.descriptions(parameters); n > 0 {
 		w.skip(n, nil)
@@ -258,7 +258,7 @@ func (w *wire) row(body message, a *commitproxy.Answer) {
 
 // end ends a result, and the answer unless another result follows.
 func (w *wire) end(count int, status uint16, a *commitproxy.Answer) {
-	a.Tags = append(a.Tags, fmt.Sprintf("%s %d", firstWord(w.of.text), count))
+	a.Tags = append(a.Tags, fmt.Sprintf("%s %d", firstWord(w.current.text), count))
 	if w.answer = w.result; status&moreComes == 0 {
 		w.done(a)
 	}
@@ -305,7 +305,7 @@ func readMessage(r *bufio.Reader) (sequence byte, body message, bytes []byte, er
 // message is the content of a message. What lies beyond its end is 0.
 type message []byte
 
-func (m message) from(at int) []byte { return m[min(at, len(m)):] }
+func (m message) rest(at int) []byte { return m[min(at, len(m)):] }
 
 func (m message) byte(at int) byte {
 	if at >= len(m) {
@@ -319,7 +319,7 @@ func (m message) uint32(at int) uint32 { return uint32(m.number(at, 4)) }
 
 func (m message) number(at, size int) uint64 {
 	var padded [8]byte
-	copy(padded[:size], m.from(at))
+	copy(padded[:size], m.rest(at))
 	return binary.LittleEndian.Uint64(padded[:])
 }
 

@@ -22,7 +22,7 @@ var ErrNoPgBouncer = errors.New("PgBouncer is not installed: run scripts/install
 // know.
 func PgBouncer(t testing.TB, mode string) (through func(url string) string) {
 	t.Helper()
-	bouncer := testserver.New(t, func() (*testserver.Process, error) { return startPgBouncer(shared.Of(t), mode) })
+	bouncer := testserver.New(t, func() (*testserver.Process, error) { return startPgBouncer(shared.Get(t), mode) })
 	return func(direct string) string {
 		u, err := url.Parse(direct)
 		if err != nil {

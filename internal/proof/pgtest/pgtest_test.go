@@ -96,7 +96,7 @@ func copyRows(t *testing.T, conn *sql.Conn, n int, columns []string, row func(i 
 }
 
 func TestProxyCopy(t *testing.T) {
-	_, conn := proxied.Through(t, `CREATE TABLE t (n int, body text)`)
+	_, conn := proxied.ConnectProxied(t, `CREATE TABLE t (n int, body text)`)
 	body := strings.Repeat("commit;", 1000)
 	const rows = 5000
 	copyRows(t, conn, rows, []string{"n", "body"}, func(i int) ([]any, error) { return []any{i, body}, nil })
@@ -107,7 +107,7 @@ func TestProxyCopy(t *testing.T) {
 
 // Answers pairs statements with what came of them.
 func TestProxyAnswers(t *testing.T) {
-	proxy, conn := proxied.Through(t, `CREATE TABLE t (n int)`)
+	proxy, conn := proxied.ConnectProxied(t, `CREATE TABLE t (n int)`)
 	commitproxy.ExpectAnswers(t, proxy, func() {
 		copyRows(t, conn, 2, []string{"n"}, func(i int) ([]any, error) { return []any{1 + i}, nil })
 		if err := batch(t.Context(), conn, `BEGIN`, `UPDATE t SET n = 3 WHERE n = 7`, `UPDATE t SET n = 3 WHERE n = 2`, `COMMIT`); err != nil {

@@ -87,7 +87,7 @@ func TestProxyCancelled(t *testing.T) {
 
 // TestProxyCopy: a bulk copy of many packets passes, and is no COMMIT.
 func TestProxyCopy(t *testing.T) {
-	proxy, conn := proxied.Through(t, `CREATE TABLE t (n int, body nvarchar(max))`)
+	proxy, conn := proxied.ConnectProxied(t, `CREATE TABLE t (n int, body nvarchar(max))`)
 	const rows = 500
 	body := strings.Repeat("commit;", 1000)
 	before := proxy.Commits()
@@ -118,7 +118,7 @@ func TestProxyCopy(t *testing.T) {
 // TestProxyAnswers: answers are paired with statements, and show what the server has done, also with the
 // COMMIT of a transaction that it has rolled back.
 func TestProxyAnswers(t *testing.T) {
-	proxy, conn := proxied.Through(t, `CREATE TABLE t (n int); INSERT INTO t VALUES (1), (2)`)
+	proxy, conn := proxied.ConnectProxied(t, `CREATE TABLE t (n int); INSERT INTO t VALUES (1), (2)`)
 	commitproxy.ExpectAnswers(t, proxy, func() {
 		err := inTransaction(t.Context(), conn, func(tx *sql.Tx) error {
 			for _, n := range []int{2, 7} {

@@ -8,7 +8,7 @@ import (
 // TestServer: every test has a database of its own, which is empty. It reports the server, so that
 // scripts/test can show on which one the tests of SQL Server run.
 func TestServer(t *testing.T) {
-	version, err := shared.Of(t).version(t.Context())
+	version, err := shared.Get(t).version(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,5 +42,5 @@ func New(t testing.TB) *Server {
 // Database makes a fresh database on the shared server and returns its URL.
 func Database(t testing.TB) string {
 	t.Helper()
-	return testserver.Database(t, shared.Of(t))
+	return testserver.Database(t, shared.Get(t))
 }

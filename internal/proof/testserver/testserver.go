@@ -24,9 +24,9 @@ func NewShared[S any](need func(testing.TB), start func() (S, error)) *Shared[S]
 	return &Shared[S]{need: need, start: start}
 }
 
-// Of returns the server, and starts it if it does not run. The test skips or fails where the server
-// is not installed, and fails if it does not start.
-func (s *Shared[S]) Of(t testing.TB) S {
+// Get returns the server, and starts it if it does not run. The test skips or fails where the
+// server is not installed, and fails if it does not start.
+func (s *Shared[S]) Get(t testing.TB) S {
 	t.Helper()
 	s.need(t)
 	s.once.Do(func() { s.server, s.err = s.start() })

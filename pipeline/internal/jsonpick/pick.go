@@ -61,11 +61,11 @@ type Picker struct {
 
 // node is a position in the document: of a value to find, or on the way to one.
 type node struct {
-	slots []int // indices of the value itself
-	below []int // indices of the values below it
-	keys  []keyed
-	items []indexed
-	last  int // the highest index in items
+	slots       []int // indices of the value itself
+	descendants []int // indices of the values below it
+	keys        []keyed
+	items       []indexed
+	last        int // the highest index in items
 }
 
 type keyed struct {
@@ -84,7 +84,7 @@ func New(paths ...Path) *Picker {
 	for slot, path := range paths {
 		n := &p.root
 		for _, step := range path {
-			n.below = append(n.below, slot)
+			n.descendants = append(n.descendants, slot)
 			n = n.child(step)
 		}
 		n.slots = append(n.slots, slot)
@@ -158,7 +158,7 @@ func (w *walk) value(n *node) error {
 		return err
 	}
 	for _, slot := range n.slots {
-		w.values[slot] = Value{kindOf(first), w.scanner.Since(from)}
+		w.values[slot] = Value{kindOf(first), w.scanner.TextFrom(from)}
 	}
 	return nil
 }
@@ -189,7 +189,7 @@ func (w *walk) object(n *node) error {
 			_, err := w.scanner.Value()
 			return err
 		}
-		for _, slot := range child.below { // remove values of an earlier member with the same key
+		for _, slot := range child.descendants { // remove values of an earlier member with the same key
 			w.values[slot] = Value{}
 		}
 		return w.value(child)

@@ -169,8 +169,8 @@ func TestParsePath(t *testing.T) {
 	}
 }
 
-// at finds by encoding/json what a picker should.
-func at(v any, path Path) (any, bool) {
+// find finds by encoding/json what a picker should.
+func find(v any, path Path) (any, bool) {
 	for _, step := range path {
 		ok := false
 		switch t := v.(type) {
@@ -223,7 +223,7 @@ func FuzzPick(f *testing.F) {
 			return // a number that float64 can't hold
 		}
 		for i, p := range list {
-			want, ok := at(whole, p)
+			want, ok := find(whole, p)
 			if ok != (got[i].Kind != Missing) {
 				t.Fatalf("%s: %s, but encoding/json finds it: %t", p, got[i].Kind, ok)
 			}

@@ -89,7 +89,7 @@ type Partition struct {
 	functions []Function
 	late      time.Duration
 
-	from       time.Time // everything enqueued from here on is read; zero: the whole log
+	start      time.Time // everything enqueued from here on is read; zero: the whole log
 	latest     time.Time // the latest enqueued time so far
 	nextExpiry time.Time // when to look for groups and ids to remove
 	groups     map[string]*group
@@ -103,7 +103,7 @@ type Partition struct {
 
 type group struct {
 	parts   []string
-	at      time.Time
+	time    time.Time
 	events  int64
 	values  []accumulator
 	version int64
@@ -113,7 +113,7 @@ type group struct {
 // New returns the state of a partition that is read from a time on. The zero time
 // means that it is read from its very first event.
 func New(kinds []Function, late time.Duration, from time.Time) *Partition {
-	return &Partition{functions: kinds, late: late, from: from, groups: map[string]*group{}, dedup: dedup{pages: map[pageKey]*page{}}, maxBytes: MaxBytes}
+	return &Partition{functions: kinds, late: late, start: from, groups: map[string]*group{}, dedup: dedup{pages: map[pageKey]*page{}}, maxBytes: MaxBytes}
 }
 
 // ChargeTo has an account charged for what is kept from now on.
@@ -150,7 +150,7 @@ func (m *Partition) Add(e *Event) (Outcome, error) {
 	switch {
 	case e.Enqueued.Before(e.Time.Add(-Early)), e.Enqueued.After(e.Time.Add(m.late)):
 		return OutsideWindow, nil
-	case e.Time.Add(-Early).Before(m.from):
+	case e.Time.Add(-Early).Before(m.start):
 		return Incomplete, nil
 	}
 	if e.ID != nil {
@@ -176,7 +176,7 @@ func (m *Partition) Add(e *Event) (Outcome, error) {
 			return Incomplete, err
 		}
 		m.bytes += size
-		g = &group{parts: e.Parts, at: e.Time, values: make([]accumulator, len(m.functions))}
+		g = &group{parts: e.Parts, time: e.Time, values: make([]accumulator, len(m.functions))}
 		m.groups[string(key)] = g
 	}
 	g.events++
@@ -203,7 +203,7 @@ func (m *Partition) Changed() []Group {
 	list := make([]Group, len(m.changed))
 	for i, g := range m.changed {
 		g.changed = false
-		list[i] = Group{Parts: g.parts, Time: g.at, Version: g.version, Values: make([]string, len(m.functions))}
+		list[i] = Group{Parts: g.parts, Time: g.time, Version: g.version, Values: make([]string, len(m.functions))}
 		for k, kind := range m.functions {
 			list[i].Values[k] = g.values[k].json(kind, g.events)
 		}
@@ -224,7 +224,7 @@ const expireEvery = time.Minute
 func (m *Partition) expire() {
 	before := m.bytes + m.dedup.bytes
 	for key, g := range m.groups {
-		if g.at.Add(m.late + Early).Before(m.latest) {
+		if g.time.Add(m.late + Early).Before(m.latest) {
 			m.bytes -= m.size(key)
 			delete(m.groups, key)
 		}

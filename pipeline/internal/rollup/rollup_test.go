@@ -116,7 +116,7 @@ func TestFigures(t *testing.T) {
 func TestOutcomes(t *testing.T) {
 	id := &stamp.CausationID{Source: "s", Partition: "0", Sequence: 700}
 	for name, c := range map[string]struct {
-		from     time.Time
+		start    time.Time
 		enqueued time.Duration // from noon on
 		id       *stamp.CausationID
 		want     Outcome
@@ -133,7 +133,7 @@ func TestOutcomes(t *testing.T) {
 		"another message":     {time.Time{}, 0, &stamp.CausationID{Source: "s", Partition: "0", Sequence: 700, N: 1}, Counted},
 		"the same once again": {time.Time{}, 0, id, Duplicate},
 	} {
-		m := New([]Function{Count}, 2*time.Hour, c.from)
+		m := New([]Function{Count}, 2*time.Hour, c.start)
 		take := func(id *stamp.CausationID, enqueued time.Duration) Outcome {
 			so, err := m.Add(&Event{Enqueued: noon.Add(enqueued), ID: id, Parts: []string{"a"}, Time: noon, Values: []*Number{nil}})
 			if err != nil {
@@ -141,7 +141,7 @@ func TestOutcomes(t *testing.T) {
 			}
 			return so
 		}
-		if c.from.IsZero() {
+		if c.start.IsZero() {
 			take(id, 0)
 		}
 		if so := take(c.id, c.enqueued); so != c.want {

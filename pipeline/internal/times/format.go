@@ -238,15 +238,15 @@ func (f *Format) number(text []byte) (time.Time, error) {
 		}
 		n = 10*n + int64(b-'0')
 	}
-	at, ok := f.since(n, rest, negative)
+	at, ok := f.timeAfter(n, rest, negative)
 	if !fits || !ok {
 		return time.Time{}, fmt.Errorf("is not in the years from 1 to 9999 as %s: it may have another unit", f.name)
 	}
 	return at, nil
 }
 
-// since returns the time that is so many units, and nanoseconds, after the format's beginning.
-func (f *Format) since(n, nanos int64, negative bool) (time.Time, bool) {
+// timeAfter returns the time that is so many units, and nanoseconds, after the format's beginning.
+func (f *Format) timeAfter(n, nanos int64, negative bool) (time.Time, bool) {
 	a := int64(time.Second / max(f.unit, 1)) // units of a second
 	var seconds int64
 	if f.unit >= time.Second {
@@ -267,7 +267,7 @@ func (f *Format) since(n, nanos int64, negative bool) (time.Time, bool) {
 	if seconds < -1<<40 || seconds > 1<<40 {
 		return time.Time{}, false
 	}
-	at, err := within(time.Unix(seconds, nanos).UTC())
+	at, err := checkYear(time.Unix(seconds, nanos).UTC())
 	return at, err == nil
 }
 

@@ -220,11 +220,11 @@ func (r *reader) oldJSON() (time.Time, error) {
 	if !before || !after || err != nil || n > math.MaxInt64/1000 || n < math.MinInt64/1000 {
 		return time.Time{}, errSpelling
 	}
-	return within(time.UnixMilli(n).UTC())
+	return checkYear(time.UnixMilli(n).UTC())
 }
 
-// within refuses years that texts and databases do not have.
-func within(at time.Time) (time.Time, error) {
+// checkYear refuses years that texts and databases do not have.
+func checkYear(at time.Time) (time.Time, error) {
 	if at.Year() < 1 || at.Year() > 9999 {
 		return at, errors.New("is not in the years from 1 to 9999")
 	}

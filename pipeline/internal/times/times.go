@@ -17,8 +17,8 @@ import (
 //	Wed, 08 Jul 2026 21:04:05 GMT   RFC 1123, RFC 5322: also without the weekday or the seconds
 //	/Date(1783544645678+0200)/      .NET's old JSON, in milliseconds of UTC
 //
-// A time without an offset is one of the zone, see [In]; nil: it is refused. The error continues
-// the text of the value: "has …", "is …".
+// A time without an offset is one of the zone, see [Resolve]; nil: it is refused. The error
+// continues the text of the value: "has …", "is …".
 func Parse(text []byte, zone *time.Location) (time.Time, error) {
 	r := &reader{text: text}
 	var f fields
@@ -59,9 +59,9 @@ func ParseDate(text []byte) (time.Time, error) {
 	return f.midnight()
 }
 
-// In returns what a clock of the zone shows as a time. An hour that the clock shows twice is the
-// second one, in standard time, as PostgreSQL takes it; one that it leaves out is an error.
-func In(zone *time.Location, wall time.Time) (time.Time, error) {
+// Resolve returns what a clock of the zone shows as a time. An hour that the clock shows twice is
+// the second one, in standard time, as PostgreSQL takes it; one that it leaves out is an error.
+func Resolve(zone *time.Location, wall time.Time) (time.Time, error) {
 	at := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), wall.Second(), wall.Nanosecond(), zone)
 	// Zones differ from their standard time by less than a day.
 	_, before := at.Add(-24 * time.Hour).Zone()
@@ -102,7 +102,7 @@ func (f *fields) time(zone *time.Location) (time.Time, error) {
 	case zone == nil:
 		return at, errors.New("has no offset from UTC: set zone: UTC, or the zone of the sender")
 	case zone != time.UTC:
-		at, err = In(zone, wall)
+		at, err = Resolve(zone, wall)
 	}
 	if err == nil && (at.Year() < 1 || at.Year() > 9999) {
 		err = errors.New("is not in the years from 1 to 9999")

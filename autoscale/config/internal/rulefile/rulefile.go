@@ -18,7 +18,7 @@ import (
 // their defaults. It adds problems to the file, and then returns nil.
 func Read(n strictyaml.Node, metrics []string, l *autoscale.Limits) (rule autoscale.Rule) {
 	thresholds := &thresholdRule{}
-	expressions := &ruleExpressions{at: map[string]strictyaml.Node{}}
+	expressions := &ruleExpressions{nodes: map[string]strictyaml.Node{}}
 	ok := n.Object(strictyaml.Keys{
 		"upper":    func(n strictyaml.Node) { thresholds.upper = readNumber(n) },
 		"lower":    func(n strictyaml.Node) { thresholds.lower = readNumber(n) },
@@ -136,14 +136,14 @@ func readOptionalDuration(n strictyaml.Node, to *time.Duration) {
 
 // ruleExpressions holds the expressions of a rule, and their places in the file.
 type ruleExpressions struct {
-	spec expression.Spec
-	both bool // one step was given for both directions
-	at   map[string]strictyaml.Node
+	spec  expression.Spec
+	both  bool // one step was given for both directions
+	nodes map[string]strictyaml.Node
 }
 
 func (w *ruleExpressions) read(field string, to *string) func(strictyaml.Node) {
 	return func(n strictyaml.Node) {
-		w.at[field] = n
+		w.nodes[field] = n
 		n.Verbatim(to)
 	}
 }
@@ -159,7 +159,7 @@ func (w *ruleExpressions) readStep(n strictyaml.Node) {
 	var text string
 	if n.Verbatim(&text) {
 		w.spec.StepUp, w.spec.StepDown, w.both = text, text, true
-		w.at["step.up"], w.at["step.down"] = n, n
+		w.nodes["step.up"], w.nodes["step.down"] = n, n
 	}
 }
 
@@ -178,7 +178,7 @@ func (w *ruleExpressions) compile(n strictyaml.Node, metrics []string, l *autosc
 		for _, one := range unjoin(err) {
 			var fault *expression.Error
 			if errors.As(one, &fault) {
-				w.at[fault.Field].FailAt(fault.Offset, "%s", fault.Reason)
+				w.nodes[fault.Field].FailAt(fault.Offset, "%s", fault.Reason)
 			} else {
 				n.Fail("%w", one)
 			}

@@ -115,7 +115,7 @@ func (e *Ends) compare(all []driver.Checkpoint) *Unreached {
 		}
 		position, begun := at[p]
 		if !begun || position.Sequence < end {
-			u.Partitions = append(u.Partitions, Behind{Partition: p, Begun: begun, At: position, End: end})
+			u.Partitions = append(u.Partitions, LaggingPartition{Partition: p, Begun: begun, Position: position, End: end})
 		}
 	}
 	return u
@@ -186,15 +186,15 @@ func (u *Uncopied) Unwrap() error { return u.Err }
 
 // Unreached lists the partitions whose checkpoints have not reached their ends.
 type Unreached struct {
-	Partitions []Behind
+	Partitions []LaggingPartition
 	Err        error // why the checkpoints could not be read, if so
 }
 
-// Behind is one such partition.
-type Behind struct {
+// LaggingPartition is one such partition.
+type LaggingPartition struct {
 	Partition string
 	Begun     bool // there is a checkpoint
-	At        driver.Position
+	Position  driver.Position
 	End       int64
 }
 
@@ -205,7 +205,7 @@ func (u *Unreached) Error() string {
 	var list []string
 	for _, p := range u.Partitions[:min(len(u.Partitions), named)] {
 		if p.Begun {
-			list = append(list, fmt.Sprintf("partition %s at %s of %d", p.Partition, p.At, p.End))
+			list = append(list, fmt.Sprintf("partition %s at %s of %d", p.Partition, p.Position, p.End))
 		} else {
 			list = append(list, fmt.Sprintf("partition %s not started, of %d", p.Partition, p.End))
 		}

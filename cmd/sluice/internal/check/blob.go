@@ -377,18 +377,18 @@ func (s *blobSystem) checkFence(ctx context.Context) Finding {
 	if _, err := s.store.Claim(ctx, old, incarnation); err != nil {
 		return failed("claiming a checkpoint", err)
 	}
-	if err := s.store.Advance(ctx, old, incarnation, at(10), nil); err != nil {
+	if err := s.store.Advance(ctx, old, incarnation, positionAt(10), nil); err != nil {
 		return failed("storing a checkpoint", err)
 	}
 	if _, err := s.store.Claim(ctx, now, incarnation); err != nil {
 		return failed("claiming for the next owner", err)
 	}
-	if err := s.store.Advance(ctx, old, incarnation, at(11), nil); err == nil {
+	if err := s.store.Advance(ctx, old, incarnation, positionAt(11), nil); err == nil {
 		return differed("the earlier owner stored a checkpoint")
 	} else if !errors.Is(err, driver.ErrFenced) {
 		return failed("storing for the earlier owner", err)
 	}
-	if err := s.store.Advance(ctx, now, incarnation, at(9), nil); err == nil {
+	if err := s.store.Advance(ctx, now, incarnation, positionAt(9), nil); err == nil {
 		return differed("a checkpoint went back from 10 to 9")
 	} else if !errors.Is(err, driver.ErrFenced) {
 		return failed("storing an earlier checkpoint", err)
@@ -456,7 +456,7 @@ func (s *blobSystem) measure(ctx context.Context) Finding {
 	position := int64(0)
 	writes, err := roundTrips(ctx, "checkpoint", s.requests, func(ctx context.Context) error {
 		position++
-		return s.store.Advance(ctx, lease, incarnation, at(position), nil)
+		return s.store.Advance(ctx, lease, incarnation, positionAt(position), nil)
 	})
 	if err != nil {
 		return failed("storing checkpoints", err)

@@ -216,7 +216,7 @@ var brokenBlobs = []struct {
 	what  string
 	check string
 	want  State
-	with  func() *wire
+	wire  func() *wire
 }{
 	{"If-None-Match is ignored", "blob.create", Failed, func() *wire {
 		return &wire{unsigned: func(req *http.Request) { req.Header.Del("If-None-Match") }}
@@ -279,7 +279,7 @@ func TestBrokenBlobs(t *testing.T) {
 	server := azurite.New(t, nil)
 	for _, c := range brokenBlobs {
 		t.Run(c.what, func(t *testing.T) {
-			s := openBlob(t, server, "broken", c.with())
+			s := openBlob(t, server, "broken", c.wire())
 			granted(t, s)
 			made := &Ledger{}
 			if err := s.Prepare(t.Context(), made); err != nil {

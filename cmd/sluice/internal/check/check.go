@@ -81,8 +81,8 @@ func (f Finding) next(format string, args ...any) Finding {
 	return f
 }
 
-// about names what was checked.
-func (f Finding) about(thing string) Finding {
+// subject names what was checked.
+func (f Finding) subject(thing string) Finding {
 	f.Thing = thing
 	return f
 }
@@ -200,13 +200,13 @@ func rightFindings(thing string, rights []Right, missing State) (list List) {
 		case r.Granted:
 			granted = append(granted, r.Name)
 		case r.Unreachable:
-			return List{found(Failed, "reached", "cannot be reached: %s", r.Found).next("%s", r.Next).about(thing)}
+			return List{found(Failed, "reached", "cannot be reached: %s", r.Found).next("%s", r.Next).subject(thing)}
 		default:
-			list = append(list, found(missing, "rights", "may not %s: %s", r.Name, r.Found).next("%s", r.Next).about(thing))
+			list = append(list, found(missing, "rights", "may not %s: %s", r.Name, r.Found).next("%s", r.Next).subject(thing))
 		}
 	}
 	if len(list) == 0 && len(granted) > 0 {
-		list = List{found(OK, "rights", "may %s", strings.Join(granted, "; ")).about(thing)}
+		list = List{found(OK, "rights", "may %s", strings.Join(granted, "; ")).subject(thing)}
 	}
 	return list
 }

@@ -13,16 +13,16 @@ import (
 
 // Examiner examines the stages of a pipeline file. The zero value is ready to use.
 type Examiner struct {
-	// Within bounds each check. Default: 10 s.
-	Within time.Duration
+	// Limit bounds each check. Default: 10 s.
+	Limit time.Duration
 	// Now is the clock that others are compared with. Default: time.Now.
 	Now func() time.Time
 }
 
 // Together they are less than the 15 seconds that `sluice check --connect` promises.
 const (
-	// defaultWithin bounds each check.
-	defaultWithin = 10 * time.Second
+	// defaultLimit bounds each check.
+	defaultLimit = 10 * time.Second
 	// grace is how long a check may take to return after its time is up.
 	grace = 2 * time.Second
 	// closingWithin is how long connections may take to close.
@@ -52,7 +52,7 @@ func (e Examiner) Reach(ctx context.Context, targets *Targets) List {
 }
 
 func (e Examiner) defaults() Examiner {
-	e.Within = cmp.Or(e.Within, defaultWithin)
+	e.Limit = cmp.Or(e.Limit, defaultLimit)
 	if e.Now == nil {
 		e.Now = time.Now
 	}
@@ -88,11 +88,11 @@ func closeAll(used []*stage) {
 
 // check runs a check within its bound.
 func (s *stage) check(ctx context.Context, p part) List {
-	ctx, cancel := context.WithTimeout(ctx, s.Within)
+	ctx, cancel := context.WithTimeout(ctx, s.Limit)
 	defer cancel()
 	list, returned := bounded(ctx, grace, p.run)
 	if !returned {
-		list = List{found(Failed, p.name, "no answer within %v", s.Within).next("check whether the server runs, and the network and the firewalls between")}
+		list = List{found(Failed, p.name, "no answer within %v", s.Limit).next("check whether the server runs, and the network and the firewalls between")}
 	}
 	list = list.Redact(s.targets.Secrets)
 	for i := range list {
@@ -203,7 +203,7 @@ func (s *stage) checkPart(ctx context.Context, c pipeline.Check) List {
 // mostly say just that.
 func (s *stage) failure(ctx context.Context, text string) string {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Sprintf("no answer within %v: %s", s.Within, text)
+		return fmt.Sprintf("no answer within %v: %s", s.Limit, text)
 	}
 	return text
 }

@@ -118,7 +118,7 @@ const absent = "127.0.0.1:1"
 
 // patient is an examiner for servers on a busy machine: each connection to Babelfish costs it
 // seconds.
-var patient = Examiner{Within: time.Minute}
+var patient = Examiner{Limit: time.Minute}
 
 func TestBeforeTheFirstStart(t *testing.T) {
 	dir := t.TempDir()
@@ -192,7 +192,7 @@ func TestSilentServers(t *testing.T) {
 	defer l.Close() // nobody accepts: the system does
 	at := l.Addr().String()
 	began := time.Now()
-	list := examined(t, Examiner{Within: time.Second}, file, map[string]string{
+	list := examined(t, Examiner{Limit: time.Second}, file, map[string]string{
 		"HUB": "Endpoint=sb://" + at + ";SharedAccessKeyName=app;SharedAccessKey=" + secret + ";UseDevelopmentEmulator=true",
 		"DB":  "postgres://app:" + secret + "@" + at + "/flights",
 	})
@@ -207,7 +207,7 @@ func TestSilentServers(t *testing.T) {
 // seconds.
 func TestCheckThatDoesNotReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &stage{Examiner: Examiner{Within: defaultWithin}, name: "p", targets: new(Targets)}
+		s := &stage{Examiner: Examiner{Limit: defaultLimit}, name: "p", targets: new(Targets)}
 		began := time.Now()
 		got := s.check(t.Context(), part{"stuck", func(context.Context) List {
 			time.Sleep(time.Hour) // in the bubble
@@ -283,7 +283,7 @@ func TestCertificatesAndClocks(t *testing.T) {
 			srv.StartTLS()
 			defer srv.Close()
 			variables["URL"] = srv.URL
-			list := examined(t, Examiner{Within: patient.Within, Now: func() time.Time { return time.Now().Add(c.ahead) }}, toHTTP, variables)
+			list := examined(t, Examiner{Limit: patient.Limit, Now: func() time.Time { return time.Now().Add(c.ahead) }}, toHTTP, variables)
 			want(t, list, c.check, c.state, c.text)
 			want(t, list, "endpoint", Failed) // nobody trusts the certificate
 		})

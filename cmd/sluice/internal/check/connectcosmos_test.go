@@ -34,10 +34,10 @@ func TestConnectCosmos(t *testing.T) {
 		t.Errorf("%d documents, %v", stats.Documents, err)
 	}
 	for _, c := range []struct {
-		name, text   string
-		variable, to string
-		target       []string
-		rights       []string // nil: the line of the target is enough
+		name, text      string
+		variable, value string
+		target          []string
+		rights          []string // nil: the line of the target is enough
 	}{
 		{"another container", strings.Replace(toCosmos, "container: docs", "container: dosc", 1), "", "", []string{"p.yaml:4:", "dosc", "check the names of the database and the container"}, []string{"may not read the container's definition"}},
 		{"wrong key", toCosmos, "KEY", "bm90IHRoaXMgb25lbm90IHRoaXMgb25l", []string{"p.yaml:4:", "401 Unauthorized", "check the key and this machine's clock"}, []string{"use a key that may write"}},
@@ -45,7 +45,7 @@ func TestConnectCosmos(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			changed := maps.Clone(variables)
-			changed[c.variable] = c.to
+			changed[c.variable] = c.value
 			list := examined(t, patient, c.text, changed)
 			want(t, list, "target", Failed, c.target...)
 			if c.rights != nil {

@@ -18,7 +18,7 @@ func TestConnectPostgres(t *testing.T) {
 	want(t, list, "tables", OK, "the first start creates them")
 	want(t, list, "rights", OK, "CREATE tables, if they are missing")
 	want(t, list, "clock", OK, "differs by")
-	want(t, examined(t, Examiner{Within: patient.Within, Now: func() time.Time { return time.Now().Add(time.Hour) }}, file, variables), "clock", Failed, "PostgreSQL")
+	want(t, examined(t, Examiner{Limit: patient.Limit, Now: func() time.Time { return time.Now().Add(time.Hour) }}, file, variables), "clock", Failed, "PostgreSQL")
 
 	if err := openPipeline(t, variables).Close(t.Context()); err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func (s *stage) checkSystem(ctx context.Context, system System) List {
 	asked := s.Now()
 	server, err := db.shown(ctx)
 	if err != nil {
-		return append(all, found(Warning, "clock", "the time is not known: %v", err).next("correct what the error names").about(system.Name()))
+		return append(all, found(Warning, "clock", "the time is not known: %v", err).next("correct what the error names").subject(system.Name()))
 	}
 	difference, uncertain := clockDifference(server, asked, s.Now())
 	return append(all, s.clock(system.Name(), difference, uncertain))
@@ -86,7 +86,7 @@ func (s *stage) clock(of string, difference, uncertain time.Duration) Finding {
 	case sure > leaseFor/3:
 		f = found(Warning, "clock", "differs by %v from this machine's, more than a third of a lease (%v): ages of leases and waits are shown wrong, and times such as start are read wrong", shown, leaseFor).next(next)
 	}
-	return f.about(of)
+	return f.subject(of)
 }
 
 // endpoint is an address whose certificate can be seen without a credential.
@@ -215,5 +215,5 @@ func (s *stage) certificate(host string, leaf *x509.Certificate) Finding {
 	case left < certificateSoon:
 		f = found(Warning, "", "ends at %s, in %d days", until, int(left.Hours()/24)).next("renew the server's certificate")
 	}
-	return f.about(host)
+	return f.subject(host)
 }

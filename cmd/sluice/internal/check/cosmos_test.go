@@ -239,7 +239,7 @@ func TestBrokenCosmos(t *testing.T) {
 		if err := s.Prepare(t.Context(), made); err != nil {
 			t.Fatal(err)
 		}
-		c.with(s)
+		c.damage(s)
 		expect(t, s, c.check, c.want)
 		if err := made.Remove(t.Context()); err != nil {
 			t.Error(err)

@@ -126,7 +126,7 @@ func (s *databaseSystem) owner(partition, name string, epoch int64) driver.Lease
 	return driver.Lease{Group: group(s.opts), Partition: partition, Owner: name, Epoch: epoch}
 }
 
-func at(sequence int64) driver.Position { return driver.Position{Sequence: sequence} }
+func positionAt(sequence int64) driver.Position { return driver.Position{Sequence: sequence} }
 
 // claimed makes a new partition whose checkpoint is at a position.
 func (s *databaseSystem) claimed(ctx context.Context, position int64) (driver.Lease, error) {
@@ -134,7 +134,7 @@ func (s *databaseSystem) claimed(ctx context.Context, position int64) (driver.Le
 	if _, err := s.claim(ctx, lease); err != nil {
 		return lease, err
 	}
-	return lease, s.commit(ctx, driver.Step{Lease: lease, From: driver.Unset, To: at(position)}, nil, nil)
+	return lease, s.commit(ctx, driver.Step{Lease: lease, From: driver.Unset, To: positionAt(position)}, nil, nil)
 }
 
 // claims is a check that begins with a new partition whose checkpoint is at 10.
@@ -180,10 +180,10 @@ var errHandler = errors.New("the handler fails on purpose")
 
 func (s *databaseSystem) checkAtomic(ctx context.Context, lease driver.Lease) Finding {
 	refused, kept := effect(), effect()
-	if err := s.commit(ctx, driver.Step{Lease: lease, From: at(10), To: at(11)}, []int64{refused}, func() error { return errHandler }); err == nil {
+	if err := s.commit(ctx, driver.Step{Lease: lease, From: positionAt(10), To: positionAt(11)}, []int64{refused}, func() error { return errHandler }); err == nil {
 		return differed("a step whose handler failed was committed")
 	}
-	if err := s.commit(ctx, driver.Step{Lease: lease, From: at(10), To: at(12)}, []int64{kept}, nil); err != nil {
+	if err := s.commit(ctx, driver.Step{Lease: lease, From: positionAt(10), To: positionAt(12)}, []int64{kept}, nil); err != nil {
 		return differed("after a handler failed, its checkpoint is not where it was: %s", oneLine(err))
 	}
 	c, err := s.claim(ctx, lease)
@@ -212,7 +212,7 @@ func (s *databaseSystem) checkFence(ctx context.Context, old driver.Lease) Findi
 		return failed("claiming for the next owner", err)
 	}
 	late := effect()
-	err := s.commit(ctx, driver.Step{Lease: old, From: at(10), To: at(11)}, []int64{late}, nil)
+	err := s.commit(ctx, driver.Step{Lease: old, From: positionAt(10), To: positionAt(11)}, []int64{late}, nil)
 	_, gone, readErr := s.has(ctx, late)
 	_, again := s.claim(ctx, old)
 	switch {
@@ -233,7 +233,7 @@ func (s *databaseSystem) checkFence(ctx context.Context, old driver.Lease) Findi
 func (s *databaseSystem) checkPosition(ctx context.Context, lease driver.Lease) Finding {
 	for _, from := range []int64{9, 11} {
 		wrong := effect()
-		err := s.commit(ctx, driver.Step{Lease: lease, From: at(from), To: at(20)}, []int64{wrong}, nil)
+		err := s.commit(ctx, driver.Step{Lease: lease, From: positionAt(from), To: positionAt(20)}, []int64{wrong}, nil)
 		_, gone, readErr := s.has(ctx, wrong)
 		switch {
 		case readErr != nil:
@@ -257,7 +257,7 @@ func (s *databaseSystem) checkRace(ctx context.Context, lease driver.Lease) Find
 	var running sync.WaitGroup
 	for i := range rivals {
 		running.Go(func() {
-			errs[i] = s.commit(ctx, driver.Step{Lease: lease, From: at(10), To: at(11)}, ids[i:i+1], nil)
+			errs[i] = s.commit(ctx, driver.Step{Lease: lease, From: positionAt(10), To: positionAt(11)}, ids[i:i+1], nil)
 		})
 	}
 	running.Wait()
@@ -345,7 +345,7 @@ func (s *databaseSystem) loseReply(ctx context.Context, nth int) Finding {
 	}
 	defer connection.close()
 	id := effect()
-	err = connection.commit(ctx, driver.Step{Lease: lease, From: at(10), To: at(11)}, []int64{id}, nil)
+	err = connection.commit(ctx, driver.Step{Lease: lease, From: positionAt(10), To: positionAt(11)}, []int64{id}, nil)
 	c, claimErr := s.claim(ctx, lease)
 	there, _, readErr := s.has(ctx, id)
 	switch {
@@ -399,7 +399,7 @@ func (s *databaseSystem) checkPaused(ctx context.Context, old driver.Lease) Find
 		within = max(within, s.words.paused)
 	}
 	id := effect()
-	resume, err := s.paused(ctx, driver.Step{Lease: old, From: at(10), To: at(11)}, []int64{id})
+	resume, err := s.paused(ctx, driver.Step{Lease: old, From: positionAt(10), To: positionAt(11)}, []int64{id})
 	if err != nil {
 		return failed("beginning a transaction", err)
 	}
@@ -437,14 +437,14 @@ func (s *databaseSystem) checkApart(ctx context.Context, first driver.Lease) Fin
 	if err != nil {
 		return failed("claiming a checkpoint", err)
 	}
-	resume, err := s.paused(ctx, driver.Step{Lease: first, From: at(10), To: at(11)}, []int64{effect()})
+	resume, err := s.paused(ctx, driver.Step{Lease: first, From: positionAt(10), To: positionAt(11)}, []int64{effect()})
 	if err != nil {
 		return failed("beginning a transaction", err)
 	}
 	defer resume()
 	within := apartWithin
 	if s.words != nil {
-		within = s.words.beside()
+		within = s.words.statementLimit()
 	}
 	limited, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -510,7 +510,7 @@ func (s *databaseSystem) measure(ctx context.Context) Finding {
 	const fewest = 5 // one may be slow by chance
 	for n := int64(0); n < fewest || time.Since(began) < 3*time.Second; n++ {
 		start := time.Now()
-		if err := s.commit(ctx, driver.Step{Lease: lease, From: at(n), To: at(n + 1)}, []int64{effect()}, nil); err != nil {
+		if err := s.commit(ctx, driver.Step{Lease: lease, From: positionAt(n), To: positionAt(n + 1)}, []int64{effect()}, nil); err != nil {
 			return failed("committing", err)
 		}
 		took = append(took, time.Since(start))

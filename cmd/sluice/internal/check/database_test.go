@@ -326,7 +326,7 @@ var brokenDatabases = []broken[*databaseSystem]{
 	{"a claim does not wait for a paused transaction", "db.paused", Failed, breakDatabase(func(b *brokenDatabase) {
 		b.claims = func(of database, ctx context.Context, lease driver.Lease) (driver.Checkpoint, error) {
 			if lease.Epoch > 1 {
-				return driver.Checkpoint{Position: at(10)}, nil
+				return driver.Checkpoint{Position: positionAt(10)}, nil
 			}
 			return of.claim(ctx, lease)
 		}
@@ -368,7 +368,7 @@ func TestBrokenDatabases(t *testing.T) {
 	every(t, "database", brokenDatabases)
 	eachRow(t, brokenDatabases, func(t *testing.T, c broken[*databaseSystem]) {
 		s := prepared(t, openSQLite(t, t.TempDir()))
-		c.with(s)
+		c.damage(s)
 		expect(t, s, c.check, c.want)
 	})
 }

@@ -64,7 +64,7 @@ type hub struct {
 	samples    []sample[event] // those of the partitions that have events
 	sampled    bool
 	sent       []sending
-	behind     time.Duration // the longest time between an acknowledgement and runtime information that shows the event
+	delay      time.Duration // the longest time between an acknowledgement and runtime information that shows the event
 }
 
 // sample is what was read of a partition.
@@ -182,7 +182,7 @@ func (h *hub) beginning(ctx context.Context, partition string) ([]event, error) 
 		got, err := h.raw.read(ctx, partition, from, sampleEvents-len(list), h.quiet)
 		list = append(list, fresh(got, from)...)
 		if n := len(list); n > 0 {
-			from = after(list[n-1].sequence)
+			from = startAfter(list[n-1].sequence)
 			more = more && n < sampleEvents && list[n-1].sequence < info.last
 		}
 		if err != nil || !more || time.Since(began) > h.comesWithin {
@@ -265,7 +265,7 @@ func (h *hub) checkNumbers(ctx context.Context) Finding {
 
 // firstAfter compares what the hub gives after a position, and what Sluice's driver makes of it.
 func (h *hub) firstAfter(ctx context.Context, s sample[event], x event) Finding {
-	got, err := h.raw.read(ctx, s.partition, after(x.sequence), 1, h.comesWithin)
+	got, err := h.raw.read(ctx, s.partition, startAfter(x.sequence), 1, h.comesWithin)
 	if err != nil {
 		return failed(fmt.Sprintf("reading partition %s after event %d", s.partition, x.sequence), err)
 	}
@@ -310,7 +310,7 @@ func (h *hub) checkLast(ctx context.Context) Finding {
 		if err != nil {
 			return failed("reading partition "+s.partition, err)
 		}
-		got, err := h.raw.read(ctx, s.partition, after(last.sequence), 10, h.quiet)
+		got, err := h.raw.read(ctx, s.partition, startAfter(last.sequence), 10, h.quiet)
 		if err != nil {
 			return failed("reading partition "+s.partition, err)
 		}
@@ -333,12 +333,12 @@ func (h *hub) checkLast(ctx context.Context) Finding {
 func (h *hub) newest(ctx context.Context, s sample[event]) (event, error) {
 	last := s.events[len(s.events)-1]
 	if info, err := h.raw.runtime(ctx, s.partition); err == nil && info.last > last.sequence {
-		if got, err := h.raw.read(ctx, s.partition, after(info.last-1), 1, h.quiet); err == nil && len(got) > 0 && got[0].sequence > last.sequence {
+		if got, err := h.raw.read(ctx, s.partition, startAfter(info.last-1), 1, h.quiet); err == nil && len(got) > 0 && got[0].sequence > last.sequence {
 			last = got[0]
 		}
 	}
 	const most = 20_000
-	got, err := h.raw.read(ctx, s.partition, after(last.sequence), most, h.quiet)
+	got, err := h.raw.read(ctx, s.partition, startAfter(last.sequence), most, h.quiet)
 	for _, e := range got {
 		if e.sequence > last.sequence {
 			last = e
@@ -354,7 +354,7 @@ func (h *hub) checkOffset(ctx context.Context) Finding {
 		if x.offset == "" {
 			return differed("partition %s: event %d has no offset", s.partition, x.sequence)
 		}
-		pos := after(0)
+		pos := startAfter(0)
 		pos.SequenceNumber, pos.Offset = nil, &x.offset
 		got, err := h.raw.read(ctx, s.partition, pos, 1, h.comesWithin)
 		switch {
@@ -423,9 +423,9 @@ func (h *hub) checkRuntime(ctx context.Context) Finding {
 			}
 		}
 	}, "runtime information shows the last event that was read")
-	if o.State == OK && h.behind >= time.Second {
-		return tolerated("runtime information did not show a sent event for %v after its acknowledgement; Sluice uses it for the lag only", h.behind.Round(100*time.Millisecond)).
-			with(Measure{"runtime information behind", h.behind.Seconds(), "s"})
+	if o.State == OK && h.delay >= time.Second {
+		return tolerated("runtime information did not show a sent event for %v after its acknowledgement; Sluice uses it for the lag only", h.delay.Round(100*time.Millisecond)).
+			with(Measure{"runtime information behind", h.delay.Seconds(), "s"})
 	}
 	return o
 }

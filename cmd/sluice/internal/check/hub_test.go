@@ -303,7 +303,7 @@ var brokenHubs = []broken[*hub]{
 	{"a position skips an event", "hub.next", Failed, breakRaw(func(b *brokenRaw) {
 		b.moved = func(from azeventhubs.StartPosition) azeventhubs.StartPosition {
 			if from.SequenceNumber != nil {
-				return after(*from.SequenceNumber + 1)
+				return startAfter(*from.SequenceNumber + 1)
 			}
 			return from
 		}
@@ -383,7 +383,7 @@ func TestBrokenHubs(t *testing.T) {
 		if c.check != "hub.send" && c.check != "hub.key" {
 			expect(t, h, "hub.send", OK)
 		}
-		c.with(h)
+		c.damage(h)
 		expect(t, h, c.check, c.want)
 	})
 }
@@ -461,7 +461,7 @@ func (slowHub) read(ctx context.Context, _ string, _ azeventhubs.StartPosition, 
 func TestSlowAnswersAreNotStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hub{raw: slowHub{takes: 5 * time.Second}, quiet: time.Second, staleFor: 15 * time.Second, sampled: true, samples: []sample[event]{{"0", []event{{sequence: 7}}}}}
-		h.behind = h.awaitShown(t.Context(), "0", 7, time.Now())
+		h.delay = h.awaitShown(t.Context(), "0", 7, time.Now())
 		expect(t, h, "hub.runtime", OK)
 		if stale := h.awaitShown(t.Context(), "0", 8, time.Now()); stale < h.staleFor {
 			t.Errorf("information that never shows an event counts as %v behind", stale)

@@ -53,8 +53,8 @@ type event struct {
 
 var earliest = azeventhubs.StartPosition{Earliest: to.Ptr(true)}
 
-// after is the position after an event.
-func after(sequence int64) azeventhubs.StartPosition {
+// startAfter is the position after an event.
+func startAfter(sequence int64) azeventhubs.StartPosition {
 	if sequence < 0 {
 		return earliest
 	}

@@ -54,7 +54,7 @@ func (h *hub) readSent(ctx context.Context, partition, kind string, since time.T
 			}
 		}
 		if ended = len(events) == 0; !ended {
-			start = after(events[len(events)-1].sequence)
+			start = startAfter(events[len(events)-1].sequence)
 		}
 	}
 	return list, nil
@@ -86,7 +86,7 @@ func (h *hub) checkSend(ctx context.Context) Finding {
 		}
 		acked := time.Now()
 		s.took = acked.Sub(asked)
-		h.behind = max(h.behind, h.awaitShown(ctx, p, max(before.last, -1)+int64(each), acked))
+		h.delay = max(h.delay, h.awaitShown(ctx, p, max(before.last, -1)+int64(each), acked))
 		h.sent = append(h.sent, s)
 	}
 	h.sampled = false

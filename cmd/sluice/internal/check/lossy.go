@@ -16,8 +16,8 @@ type lossyConns struct {
 
 func (l *lossyConns) arm() { l.left.Store(l.nth) }
 
-// after calls end, and arms the connections if that succeeds.
-func (l *lossyConns) after(end func() error) func() error {
+// armAfter calls end, and arms the connections if that succeeds.
+func (l *lossyConns) armAfter(end func() error) func() error {
 	return func() error {
 		if end != nil {
 			if err := end(); err != nil {
@@ -35,21 +35,21 @@ func (l *lossyConns) dial(ctx context.Context, network, address string) (net.Con
 	if err != nil {
 		return nil, err
 	}
-	return &lossyConn{Conn: conn, of: l}, nil
+	return &lossyConn{Conn: conn, conns: l}, nil
 }
 
 // lossyConn sends the nth request, waits for the reply, and breaks in place of returning it.
 type lossyConn struct {
 	net.Conn
-	of     *lossyConns
+	conns  *lossyConns
 	losing atomic.Bool
 }
 
 var errLost = errors.New("the reply was lost on purpose")
 
 func (c *lossyConn) Write(b []byte) (int, error) {
-	if c.of.counts == nil || c.of.counts(b) {
-		if c.of.left.Add(-1) == 0 {
+	if c.conns.counts == nil || c.conns.counts(b) {
+		if c.conns.left.Add(-1) == 0 {
 			c.losing.Store(true)
 		}
 	}

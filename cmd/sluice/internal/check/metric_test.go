@@ -104,7 +104,7 @@ func TestMetricChecksNameWhatIsBroken(t *testing.T) {
 		t.Run(row.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &metricSystem{name: "cpu", requests: 5}
-				row.with(s)
+				row.damage(s)
 				expect(t, s, row.check, row.want)
 			})
 		})

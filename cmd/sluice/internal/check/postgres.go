@@ -161,14 +161,14 @@ func (p *postgres) prepare(ctx context.Context, made *Ledger) (database, error) 
 	}
 	p.store = store
 	p.db = stdlib.OpenDBFromPool(p.pool)
-	_, err = p.pool.Exec(ctx, "CREATE TABLE "+p.in(effectsTable)+" (id bigint PRIMARY KEY);"+strings.ReplaceAll(postgresWords.create, "{rows}", p.in(rowsTable)))
+	_, err = p.pool.Exec(ctx, "CREATE TABLE "+p.qualified(effectsTable)+" (id bigint PRIMARY KEY);"+strings.ReplaceAll(postgresWords.create, "{rows}", p.qualified(rowsTable)))
 	return p, err
 }
 
-// in is the name of a table in the schema of the checks.
-func (p *postgres) in(table string) string { return pgx.Identifier{p.schema, table}.Sanitize() }
+// qualified is the name of a table in the schema of the checks.
+func (p *postgres) qualified(table string) string { return pgx.Identifier{p.schema, table}.Sanitize() }
 
-func (p *postgres) sessions() (*sql.DB, string) { return p.db, p.in(rowsTable) }
+func (p *postgres) sessions() (*sql.DB, string) { return p.db, p.qualified(rowsTable) }
 
 func (p *postgres) close() {
 	if p.db != nil {
@@ -196,7 +196,7 @@ func (p *postgres) commit(ctx context.Context, step driver.Step, effects []int64
 func (p *postgres) commitTo(ctx context.Context, store *pgstore.Store, step driver.Step, effects []int64, end func() error) error {
 	return store.Commit(ctx, step, func(ctx context.Context, tx pgx.Tx) error {
 		if len(effects) > 0 {
-			if _, err := tx.Exec(ctx, "INSERT INTO "+p.in(effectsTable)+" SELECT unnest($1::bigint[])", effects); err != nil {
+			if _, err := tx.Exec(ctx, "INSERT INTO "+p.qualified(effectsTable)+" SELECT unnest($1::bigint[])", effects); err != nil {
 				return err
 			}
 		}
@@ -208,7 +208,7 @@ func (p *postgres) commitTo(ctx context.Context, store *pgstore.Store, step driv
 }
 
 func (p *postgres) effects(ctx context.Context) ([]int64, error) {
-	rows, err := p.pool.Query(ctx, "SELECT id FROM "+p.in(effectsTable)+" ORDER BY id")
+	rows, err := p.pool.Query(ctx, "SELECT id FROM "+p.qualified(effectsTable)+" ORDER BY id")
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +248,7 @@ func (p *postgres) losing(ctx context.Context, nth int) (lossy, error) {
 	cfg.MinConns, cfg.MinIdleConns = 0, 0
 	l := &lossyPostgres{postgres: p, conns: lossyConns{nth: int64(nth), counts: executes}}
 	cfg.ConnConfig.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
-		return &lossyConn{Conn: conn, of: &l.conns}, nil
+		return &lossyConn{Conn: conn, conns: &l.conns}, nil
 	}
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), cfg)
 	if err != nil {
@@ -270,7 +270,7 @@ type lossyPostgres struct {
 }
 
 func (l *lossyPostgres) commit(ctx context.Context, step driver.Step, effects []int64, end func() error) error {
-	return l.commitTo(ctx, l.own, step, effects, l.conns.after(end))
+	return l.commitTo(ctx, l.own, step, effects, l.conns.armAfter(end))
 }
 
 func (l *lossyPostgres) close() {

@@ -129,7 +129,7 @@ func TestScalingChecksNameWhatIsBroken(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := (&app{}).open(true)
 				s.made = &Ledger{}
-				row.with(s)
+				row.damage(s)
 				expect(t, s, row.check, row.want)
 			})
 		})

@@ -218,7 +218,7 @@ func (s *sessions) checkKilled(ctx context.Context) Finding {
 				return failed("setting the time limit of locks", err)
 			}
 			changed, err = b.exec(ctx, s.words.swap, id)
-			if !isOne(err, s.words.timeout) || time.Since(began) > s.words.beside() {
+			if !isOne(err, s.words.timeout) || time.Since(began) > s.words.statementLimit() {
 				break
 			}
 			_ = b.tx.Rollback() // the next error says why, if it fails

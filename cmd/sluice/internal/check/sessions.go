@@ -27,16 +27,16 @@ type sessions struct {
 // words are a server's SQL and error numbers. In statements {rows} stands for the table and {id}
 // for the number of a row.
 type words struct {
-	create string // makes the table
-	insert string // a row whose n is 0
-	read   string // → n
-	set    string // sets n to 1
-	swap   string // sets n to 1 where it is 0
-	lock   string // locks a row as the fence does → a number
-	hints  string // locks a row by what handlers may rely on, and Sluice does not → a number; empty: there is no such thing
-	long   string // inserts a row whose name, of at most three characters, is too long
-	time   string // inserts a row with the time of instant
-	at     string // → that time
+	create   string // makes the table
+	insert   string // a row whose n is 0
+	read     string // → n
+	set      string // sets n to 1
+	swap     string // sets n to 1 where it is 0
+	lock     string // locks a row as the fence does → a number
+	hints    string // locks a row by what handlers may rely on, and Sluice does not → a number; empty: there is no such thing
+	long     string // inserts a row whose name, of at most three characters, is too long
+	time     string // inserts a row with the time of instant
+	readTime string // → that time
 
 	// patience has the statements of a transaction wait two seconds for a lock. It stands within
 	// the transaction: a pooler keeps what is set outside of it for another program.
@@ -69,19 +69,19 @@ var instant = time.Date(2026, 1, 2, 3, 4, 5, 123_457_000, time.UTC)
 
 // portable are the statements that every server understands.
 var portable = words{
-	insert: "INSERT INTO {rows} (id, n) VALUES ({id}, 0)",
-	read:   "SELECT n FROM {rows} WHERE id = {id}",
-	set:    "UPDATE {rows} SET n = 1 WHERE id = {id}",
-	swap:   "UPDATE {rows} SET n = 1 WHERE id = {id} AND n = 0",
-	long:   "INSERT INTO {rows} (id, n, name) VALUES ({id}, 0, 'long')",
-	time:   "INSERT INTO {rows} (id, n, stored_at) VALUES ({id}, 0, '2026-01-02 03:04:05.123457')",
-	at:     "SELECT stored_at FROM {rows} WHERE id = {id}",
-	watch:  time.Second,
+	insert:   "INSERT INTO {rows} (id, n) VALUES ({id}, 0)",
+	read:     "SELECT n FROM {rows} WHERE id = {id}",
+	set:      "UPDATE {rows} SET n = 1 WHERE id = {id}",
+	swap:     "UPDATE {rows} SET n = 1 WHERE id = {id} AND n = 0",
+	long:     "INSERT INTO {rows} (id, n, name) VALUES ({id}, 0, 'long')",
+	time:     "INSERT INTO {rows} (id, n, stored_at) VALUES ({id}, 0, '2026-01-02 03:04:05.123457')",
+	readTime: "SELECT stored_at FROM {rows} WHERE id = {id}",
+	watch:    time.Second,
 }
 
-// beside is how long a statement may take beside a transaction that is in progress: less than the
-// server waits before it ends that.
-func (w *words) beside() time.Duration { return max(apartWithin, w.apart) }
+// statementLimit is how long a statement may take beside a transaction that is in progress: less
+// than the server waits before it ends that.
+func (w *words) statementLimit() time.Duration { return max(apartWithin, w.apart) }
 
 // applies reports whether the server has what a check is about.
 func (w *words) applies(check string) bool {
@@ -114,10 +114,10 @@ func isOne(err error, numbers []string) bool { return slices.Contains(numbers, e
 
 // session is one connection, in a transaction or not.
 type session struct {
-	of      *sessions
-	conn    *sql.Conn
-	tx      *sql.Tx
-	running sync.WaitGroup
+	sessions *sessions
+	conn     *sql.Conn
+	tx       *sql.Tx
+	running  sync.WaitGroup
 }
 
 // open is what has happened in two sessions before a check.
@@ -148,7 +148,7 @@ func (s *sessions) pair(ctx context.Context, state open, fn func(ctx context.Con
 		if err != nil {
 			return failed("connecting", err)
 		}
-		two[i] = &session{of: s, conn: conn}
+		two[i] = &session{sessions: s, conn: conn}
 	}
 	id := effect()
 	if _, err := two[0].exec(ctx, s.words.insert, id); err != nil {
@@ -201,7 +201,7 @@ func (c *session) exec(ctx context.Context, statement string, id int64) (int64, 
 	if c.tx != nil {
 		exec = c.tx.ExecContext
 	}
-	result, err := exec(ctx, c.of.text(statement, id))
+	result, err := exec(ctx, c.sessions.text(statement, id))
 	if err != nil {
 		return 0, err
 	}
@@ -216,23 +216,23 @@ func (c *session) number(ctx context.Context, statement string, id int64) (n int
 
 func (c *session) row(ctx context.Context, statement string, id int64) *sql.Row {
 	if c.tx != nil {
-		return c.tx.QueryRowContext(ctx, c.of.text(statement, id))
+		return c.tx.QueryRowContext(ctx, c.sessions.text(statement, id))
 	}
-	return c.conn.QueryRowContext(ctx, c.of.text(statement, id))
+	return c.conn.QueryRowContext(ctx, c.sessions.text(statement, id))
 }
 
 // pending is a statement that runs on a goroutine.
 type pending struct {
-	over chan struct{}
+	done chan struct{}
 	n    int64
 	err  error
 }
 
 // start runs exec or number on a goroutine, which pair waits for.
 func (c *session) start(ctx context.Context, run func(context.Context, string, int64) (int64, error), statement string, id int64) *pending {
-	p := &pending{over: make(chan struct{})}
+	p := &pending{done: make(chan struct{})}
 	c.running.Go(func() {
-		defer close(p.over)
+		defer close(p.done)
 		p.n, p.err = run(ctx, statement, id)
 	})
 	return p
@@ -241,7 +241,7 @@ func (c *session) start(ctx context.Context, run func(context.Context, string, i
 // waits reports whether the statement is still running after a time.
 func (p *pending) waits(within time.Duration) bool {
 	select {
-	case <-p.over:
+	case <-p.done:
 		return false
 	case <-time.After(within):
 		return true
@@ -249,6 +249,6 @@ func (p *pending) waits(within time.Duration) bool {
 }
 
 func (p *pending) result() (int64, error) {
-	<-p.over
+	<-p.done
 	return p.n, p.err
 }

@@ -10,10 +10,10 @@ import (
 
 // brokenSession is one assumption about sessions that is broken on purpose.
 type brokenSession struct {
-	what  string
-	check string // that must name it
-	want  State
-	with  func(*words)
+	what   string
+	check  string // that must name it
+	want   State
+	damage func(*words)
 }
 
 // patience is how long a statement is watched that must not wait.
@@ -58,7 +58,7 @@ func testBrokenSessions(t *testing.T, s *databaseSystem) {
 		}
 		t.Run(row.what, func(t *testing.T) {
 			own := *s.words
-			row.with(&own)
+			row.damage(&own)
 			broken := &databaseSystem{database: s.database, opts: s.opts, words: &own}
 			expect(t, broken, row.check, row.want)
 		})

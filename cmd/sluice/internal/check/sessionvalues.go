@@ -88,7 +88,7 @@ func (s *sessions) checkReaders(ctx context.Context) Finding {
 	return s.pair(ctx, aChanged, func(ctx context.Context, a, b *session, id int64) Finding {
 		reader := b.start(ctx, b.number, s.words.read, id)
 		waits := tolerated("reading waits for transactions that have written: lists, the lag and the dashboard wait for handlers").next("%s", s.words.next["db.readers"])
-		if reader.waits(s.words.beside()) {
+		if reader.waits(s.words.statementLimit()) {
 			return waits
 		}
 		switch n, err := reader.result(); {
@@ -145,7 +145,7 @@ func (s *sessions) checkTime(ctx context.Context) Finding {
 			return failed("inserting a time", err)
 		}
 		var stored time.Time
-		if err := a.row(ctx, s.words.at, id).Scan(&stored); err != nil {
+		if err := a.row(ctx, s.words.readTime, id).Scan(&stored); err != nil {
 			return failed("reading a time", err)
 		}
 		if !stored.Equal(instant) {

@@ -81,7 +81,7 @@ func (s *sqlite) prepare(ctx context.Context, made *Ledger) (database, error) {
 	if _, err := store.Claim(ctx, lease, incarnation); err != nil {
 		return nil, err
 	}
-	return s, store.Commit(ctx, driver.Step{Lease: lease, From: driver.Unset, To: at(0)}, func(ctx context.Context, tx *sqlstore.Tx) error {
+	return s, store.Commit(ctx, driver.Step{Lease: lease, From: driver.Unset, To: positionAt(0)}, func(ctx context.Context, tx *sqlstore.Tx) error {
 		_, err := tx.ExecContext(ctx, "CREATE TABLE "+effectsTable+" (id INTEGER PRIMARY KEY)")
 		return err
 	})

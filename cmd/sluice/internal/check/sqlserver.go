@@ -19,10 +19,10 @@ import (
 // because the settings that count are those of a database.
 type sqlServer struct {
 	storeDatabase
-	url    string
-	token  databasetoken.Token // nil: the URL has the password
-	id     string
-	before []string // Sluice's tables that were there
+	url     string
+	token   databasetoken.Token // nil: the URL has the password
+	id      string
+	earlier []string // Sluice's tables that were there
 }
 
 var sqlServerWords = func() words {
@@ -161,7 +161,7 @@ type querier interface {
 }
 
 func (s *sqlServer) prepare(ctx context.Context, made *Ledger) (_ database, err error) {
-	if s.before, err = s.existing(ctx, s.db); err != nil {
+	if s.earlier, err = s.existing(ctx, s.db); err != nil {
 		return nil, err
 	}
 	for _, table := range []string{s.table, s.rows} {
@@ -201,7 +201,7 @@ func (s *sqlServer) remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	used, lock := len(s.before) > 0, ""
+	used, lock := len(s.earlier) > 0, ""
 	if !used {
 		lock = " WITH (TABLOCKX, HOLDLOCK)" // nobody writes between the count and the drop
 	}

@@ -24,7 +24,7 @@ func (s *databaseSystem) checkKeys(ctx context.Context) Finding {
 		if _, err := s.claim(ctx, lease); err != nil {
 			return failed("claiming a checkpoint", err)
 		}
-		if err := s.commit(ctx, driver.Step{Lease: lease, From: driver.Unset, To: at(int64(i))}, nil, nil); err != nil {
+		if err := s.commit(ctx, driver.Step{Lease: lease, From: driver.Unset, To: positionAt(int64(i))}, nil, nil); err != nil {
 			return differed("the checkpoint of the group %q is that of another group: %s", lease.Group.Name, oneLine(err))
 		}
 	}
@@ -76,10 +76,10 @@ func (s *databaseSystem) checkBulk(ctx context.Context, lease driver.Lease) Find
 		return list
 	}
 	good, bad := ids(), ids()
-	if err := s.commit(ctx, driver.Step{Lease: lease, From: at(10), To: at(11)}, good, nil); err != nil {
+	if err := s.commit(ctx, driver.Step{Lease: lease, From: positionAt(10), To: positionAt(11)}, good, nil); err != nil {
 		return failed("inserting many rows", err)
 	}
-	err := s.commit(ctx, driver.Step{Lease: lease, From: at(11), To: at(12)}, append(slices.Clone(bad), good[0]), nil)
+	err := s.commit(ctx, driver.Step{Lease: lease, From: positionAt(11), To: positionAt(12)}, append(slices.Clone(bad), good[0]), nil)
 	all, _, readErr := s.has(ctx, good...)
 	_, none, badErr := s.has(ctx, bad...)
 	switch {
@@ -99,7 +99,7 @@ func (s *databaseSystem) checkBulk(ctx context.Context, lease driver.Lease) Find
 // store commits a dead letter of the event before the position to.
 func (s *databaseSystem) store(ctx context.Context, lease driver.Lease, to int64, body []byte) error {
 	now := time.Now()
-	return s.commit(ctx, driver.Step{Lease: lease, From: at(to - 1), To: at(to), DeadLetters: []driver.DeadLetter{{
+	return s.commit(ctx, driver.Step{Lease: lease, From: positionAt(to - 1), To: positionAt(to), DeadLetters: []driver.DeadLetter{{
 		Group: lease.Group, Incarnation: incarnation, FailedAt: now, Error: "on purpose", Attempts: 1, Status: driver.StatusDead,
 		Event: driver.Event{Partition: lease.Partition, Sequence: to, Enqueued: now, Body: body}, HasBody: true,
 	}}}, nil, nil)

@@ -99,7 +99,7 @@ func (d *storeDatabase) losing(ctx context.Context, nth int) (lossy, error) {
 	if d.again == nil {
 		return nil, nil
 	}
-	l := &lossyStore{of: d, conns: lossyConns{nth: int64(nth)}}
+	l := &lossyStore{database: d, conns: lossyConns{nth: int64(nth)}}
 	var err error
 	l.own, err = d.again(context.WithoutCancel(ctx), l.conns.dial)
 	return l, err
@@ -107,13 +107,13 @@ func (d *storeDatabase) losing(ctx context.Context, nth int) (lossy, error) {
 
 // lossyStore is the same database over connections that lose a reply.
 type lossyStore struct {
-	of    *storeDatabase
-	own   *sqlstore.Store
-	conns lossyConns
+	database *storeDatabase
+	own      *sqlstore.Store
+	conns    lossyConns
 }
 
 func (l *lossyStore) commit(ctx context.Context, step driver.Step, effects []int64, end func() error) error {
-	return l.of.commitTo(ctx, l.own, step, effects, l.conns.after(end))
+	return l.database.commitTo(ctx, l.own, step, effects, l.conns.armAfter(end))
 }
 
 func (l *lossyStore) close() { _ = l.own.Close() }

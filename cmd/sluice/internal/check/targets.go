@@ -390,7 +390,7 @@ func (t *Targets) AddAutoscaler(ctx context.Context, path string) error {
 // Addresses says that the addresses are valid.
 func (t *Targets) Addresses() (list List) {
 	for _, s := range t.Systems {
-		list = append(list, found(OK, "address", "valid; --connect asks whether it answers").about(s.Name()))
+		list = append(list, found(OK, "address", "valid; --connect asks whether it answers").subject(s.Name()))
 	}
 	return list
 }

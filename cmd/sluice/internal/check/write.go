@@ -66,7 +66,7 @@ func (r *Runner) Run(ctx context.Context) (list List, err error) {
 func (r *Runner) notRun(list List, why, next string) List {
 	for _, s := range r.Systems {
 		if !slices.ContainsFunc(list, func(f Finding) bool { return f.Check == "reached" && f.Thing == s.Name() }) {
-			list = append(list, found(Undecided, "assumptions", "not checked: %s", why).next("%s", next).about(s.Name()))
+			list = append(list, found(Undecided, "assumptions", "not checked: %s", why).next("%s", next).subject(s.Name()))
 		}
 	}
 	return list

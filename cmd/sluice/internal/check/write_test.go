@@ -222,10 +222,10 @@ func find(t *testing.T, s System, name string) Check {
 
 // broken is one assumption that is broken on purpose.
 type broken[S System] struct {
-	what  string
-	check string // that must name it
-	want  State
-	with  func(S) // breaks it
+	what   string
+	check  string // that must name it
+	want   State
+	damage func(S) // breaks it
 }
 
 // expect runs one check of a system.

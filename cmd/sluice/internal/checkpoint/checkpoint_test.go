@@ -54,7 +54,7 @@ func (w *world) own(t *testing.T, partition string) sluice.Lease {
 	return l
 }
 
-func (w *world) at(t *testing.T, partition string) sluice.Checkpoint {
+func (w *world) checkpoint(t *testing.T, partition string) sluice.Checkpoint {
 	t.Helper()
 	all, err := w.store.Read(t.Context(), group)
 	if err != nil {
@@ -71,7 +71,7 @@ func (w *world) at(t *testing.T, partition string) sluice.Checkpoint {
 func TestSetCountsWhatIsRepeatedAndSkipped(t *testing.T) {
 	for _, c := range []struct {
 		start             sluice.Start
-		to                int64
+		sequence          int64
 		repeated, skipped int64
 	}{
 		{sluice.Earliest(), 1, 4, 0},
@@ -84,23 +84,23 @@ func TestSetCountsWhatIsRepeatedAndSkipped(t *testing.T) {
 		t.Run(c.start.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				before := w.at(t, "0")
+				before := w.checkpoint(t, "0")
 				planned, err := w.table.Plan(t.Context(), "0", c.start, false)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if p := w.at(t, "0"); p.Epoch != before.Epoch || p.Position != before.Position {
+				if p := w.checkpoint(t, "0"); p.Epoch != before.Epoch || p.Position != before.Position {
 					t.Errorf("a plan has moved the checkpoint: %+v", p)
 				}
 				m, err := w.table.Set(t.Context(), "0", c.start, false)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if !m.Begun || m.From.Sequence != 5 || m.To.Sequence != c.to || m.Repeated != c.repeated || m.Skipped != c.skipped || m.Recreated {
+				if !m.Begun || m.From.Sequence != 5 || m.To.Sequence != c.sequence || m.Repeated != c.repeated || m.Skipped != c.skipped || m.Recreated {
 					t.Errorf("got %+v", m)
 				}
-				p := w.at(t, "0")
-				if p.Position.Sequence != c.to || p.Epoch != m.Epoch || m.Epoch <= before.Epoch {
+				p := w.checkpoint(t, "0")
+				if p.Position.Sequence != c.sequence || p.Epoch != m.Epoch || m.Epoch <= before.Epoch {
 					t.Errorf("checkpoint is %+v", p)
 				}
 				planned.Epoch = m.Epoch
@@ -131,7 +131,7 @@ func TestSetCountsDeadLetters(t *testing.T) {
 			of := func(partition, incarnation string, sequence int64, status sluice.DeadLetterStatus) sluice.DeadLetter {
 				return sluice.DeadLetter{Group: group, Incarnation: incarnation, Status: status, Event: sluice.Event{Partition: partition, Sequence: sequence}}
 			}
-			here := w.at(t, "0").Incarnation
+			here := w.checkpoint(t, "0").Incarnation
 			if err := w.store.Park(t.Context(), []sluice.DeadLetter{
 				of("0", here, 4, sluice.StatusDead), of("0", here, 5, sluice.StatusDiscarded), // these
 				of("0", here, 3, sluice.StatusDead), of("0", here, 6, sluice.StatusDead),
@@ -226,7 +226,7 @@ func (unmarked) Redrive(context.Context, sluice.Group, sluice.DeadLetterFilter, 
 func TestSetCannotMarkDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		letter := sluice.DeadLetter{Group: group, Incarnation: w.at(t, "0").Incarnation, Status: sluice.StatusDead, Event: sluice.Event{Partition: "0", Sequence: 4}}
+		letter := sluice.DeadLetter{Group: group, Incarnation: w.checkpoint(t, "0").Incarnation, Status: sluice.StatusDead, Event: sluice.Event{Partition: "0", Sequence: 4}}
 		if err := w.store.Park(t.Context(), []sluice.DeadLetter{letter}); err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +243,7 @@ func TestSetWhereNothingWasRead(t *testing.T) {
 		w := newWorld(t)
 		w.hub.Append("1", sluicetest.Bodies("a", "b", "c")...)
 		m, err := w.table.Set(t.Context(), "1", sluice.FromSequence(2), false)
-		if err != nil || m.Begun || m.Repeated != 0 || m.Skipped != 2 || w.at(t, "1").Position.Sequence != 1 {
+		if err != nil || m.Begun || m.Repeated != 0 || m.Skipped != 2 || w.checkpoint(t, "1").Position.Sequence != 1 {
 			t.Errorf("got %+v, %v", m, err)
 		}
 	})
@@ -253,7 +253,7 @@ func TestSetRefusesWhileThereIsALiveOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		lease := w.own(t, "0")
-		claimed, err := w.store.Claim(t.Context(), sluice.Lease{Group: group, Partition: "0", Owner: "rival", Epoch: lease.Epoch + 5}, w.at(t, "0").Incarnation)
+		claimed, err := w.store.Claim(t.Context(), sluice.Lease{Group: group, Partition: "0", Owner: "rival", Epoch: lease.Epoch + 5}, w.checkpoint(t, "0").Incarnation)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +264,7 @@ func TestSetRefusesWhileThereIsALiveOwner(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		}
-		if p := w.at(t, "0"); p.Position.Sequence != 5 || p.Epoch != claimed.Epoch {
+		if p := w.checkpoint(t, "0"); p.Position.Sequence != 5 || p.Epoch != claimed.Epoch {
 			t.Errorf("refused, but the checkpoint is %+v", p)
 		}
 		m, err := w.table.Set(t.Context(), "0", sluice.Earliest(), true)
@@ -406,10 +406,10 @@ func TestList(t *testing.T) {
 		lease := w.own(t, "0")
 		w.own(t, "~0") // a member, which is no partition
 		lease.Epoch += 10
-		if _, err := w.store.Claim(t.Context(), lease, w.at(t, "0").Incarnation); err != nil {
+		if _, err := w.store.Claim(t.Context(), lease, w.checkpoint(t, "0").Incarnation); err != nil {
 			t.Fatal(err)
 		}
-		letter := sluice.DeadLetter{Group: group, Incarnation: w.at(t, "0").Incarnation, Status: sluice.StatusDead, Event: sluice.Event{Partition: "0", Sequence: 6}}
+		letter := sluice.DeadLetter{Group: group, Incarnation: w.checkpoint(t, "0").Incarnation, Status: sluice.StatusDead, Event: sluice.Event{Partition: "0", Sequence: 6}}
 		at := sluice.Position{Sequence: 6}
 		if err := w.store.Commit(t.Context(), driver.Step{Lease: lease, From: sluice.Position{Sequence: 5}, To: at, DeadLetters: []sluice.DeadLetter{letter}}, nil); err != nil {
 			t.Fatal(err)

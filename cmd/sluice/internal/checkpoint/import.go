@@ -28,11 +28,11 @@ type Foreign struct {
 // ExistsError is returned for a partition that has a checkpoint already.
 type ExistsError struct {
 	Partition string
-	At        sluice.Position
+	Position  sluice.Position
 }
 
 func (e *ExistsError) Error() string {
-	return fmt.Sprintf("partition %s has a checkpoint already, at %v: to replace it use --force", e.Partition, e.At)
+	return fmt.Sprintf("partition %s has a checkpoint already, at %v: to replace it use --force", e.Partition, e.Position)
 }
 
 // ActiveError is returned for a partition that the other processor still reads.
@@ -73,7 +73,7 @@ func (f Foreign) checkActive(force bool) error {
 func (f Foreign) aim(force bool) aim {
 	return func(ctx context.Context, t *Table, s state, b driver.Bounds, epoch int64) (sluice.Position, error) {
 		begun := s.progress.Position != driver.Unset && !force
-		exists := &ExistsError{Partition: s.partition, At: s.progress.Position}
+		exists := &ExistsError{Partition: s.partition, Position: s.progress.Position}
 		if begun && (!f.Onward || s.progress.Incarnation != s.topic.Incarnation) {
 			return s.progress.Position, exists
 		}

@@ -39,7 +39,7 @@ func TestImport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, c := range map[string]struct {
 			sequence, offset int64 // -1: not known
-			to               int64
+			want             int64
 		}{
 			"both":                        {3, 3, 3},
 			"sequence number alone":       {3, -1, 3},
@@ -55,12 +55,12 @@ func TestImport(t *testing.T) {
 				f.Offset = offset(t, w, c.offset)
 			}
 			planned, err := w.table.PlanImport(t.Context(), f, false)
-			if err != nil || planned.To.Sequence != c.to || w.at(t, "1").Position != driver.Unset {
+			if err != nil || planned.To.Sequence != c.want || w.checkpoint(t, "1").Position != driver.Unset {
 				t.Errorf("%s: planned %+v, %v", name, planned, err)
 			}
 			m, err := w.table.Import(t.Context(), f, false)
-			if err != nil || m.To.Sequence != c.to || m.Begun || m.Epoch < 1 || w.at(t, "1").Position.Sequence != c.to {
-				t.Errorf("%s: moved %+v, %v; want it at %d", name, m, err, c.to)
+			if err != nil || m.To.Sequence != c.want || m.Begun || m.Epoch < 1 || w.checkpoint(t, "1").Position.Sequence != c.want {
+				t.Errorf("%s: moved %+v, %v; want it at %d", name, m, err, c.want)
 			}
 			w.own(t, "1") // fails unless the lease was given back
 		}
@@ -91,7 +91,7 @@ func TestImportRefuses(t *testing.T) {
 			if c.owned {
 				w.own(t, c.foreign.Partition)
 			}
-			before := w.at(t, c.foreign.Partition)
+			before := w.checkpoint(t, c.foreign.Partition)
 			for _, do := range []func() (checkpoint.Move, error){
 				func() (checkpoint.Move, error) { return w.table.PlanImport(t.Context(), c.foreign, false) },
 				func() (checkpoint.Move, error) { return w.table.Import(t.Context(), c.foreign, false) },
@@ -100,7 +100,7 @@ func TestImportRefuses(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
-			if after := w.at(t, c.foreign.Partition); after.Position != before.Position || after.Epoch != before.Epoch {
+			if after := w.checkpoint(t, c.foreign.Partition); after.Position != before.Position || after.Epoch != before.Epoch {
 				t.Errorf("%s: refused, but the checkpoint is %+v", name, after)
 			}
 			m, err := w.table.Import(t.Context(), c.foreign, true)
@@ -110,7 +110,7 @@ func TestImportRefuses(t *testing.T) {
 				}
 				continue
 			}
-			if err != nil || m.To.Sequence != c.forced || w.at(t, c.foreign.Partition).Position.Sequence != c.forced {
+			if err != nil || m.To.Sequence != c.forced || w.checkpoint(t, c.foreign.Partition).Position.Sequence != c.forced {
 				t.Errorf("%s, by force: %+v, %v", name, m, err)
 			}
 			if c.owned && m.Fenced != "rival" {
@@ -118,7 +118,7 @@ func TestImportRefuses(t *testing.T) {
 			}
 		}
 		var exists *checkpoint.ExistsError
-		if _, err := fresh(t).table.Import(t.Context(), checkpoint.Foreign{Partition: "0", Sequence: 7}, false); !errors.As(err, &exists) || exists.At.Sequence != 5 {
+		if _, err := fresh(t).table.Import(t.Context(), checkpoint.Foreign{Partition: "0", Sequence: 7}, false); !errors.As(err, &exists) || exists.Position.Sequence != 5 {
 			t.Errorf("got %v", err)
 		}
 	})

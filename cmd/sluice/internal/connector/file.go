@@ -18,7 +18,7 @@ func (w *writer) line(format string, args ...any) {
 	fmt.Fprintf(w, w.indent+format+"\n", args...)
 }
 
-func (w *writer) in(f func()) {
+func (w *writer) indented(f func()) {
 	before := w.indent
 	w.indent += "  "
 	f()
@@ -32,11 +32,11 @@ func (t *translator) file(to *writes) string {
 	w := &writer{}
 	w.line("# Made of the sink %s of Kafka Connect (%s), by sluice init --from-connector.", newfile.Comment(t.Name, 100), t.class)
 	w.line("# ${NAME} is an environment variable. All keys: sluice help pipeline.")
-	t.notes(w, "To do first:", t.out.Todo)
-	t.notes(w, "What the connector has and this file has not, or does in another way:", t.out.Different)
-	if len(t.out.Needless) > 0 {
-		needless := make([]string, len(t.out.Needless))
-		for i, n := range t.out.Needless {
+	t.notes(w, "To do first:", t.result.Todo)
+	t.notes(w, "What the connector has and this file has not, or does in another way:", t.result.Different)
+	if len(t.result.Needless) > 0 {
+		needless := make([]string, len(t.result.Needless))
+		for i, n := range t.result.Needless {
 			needless[i] = newfile.Comment(n.Key, 100)
 		}
 		w.line("#\n# Without a counterpart, and without an effect on rows: %s", newfile.Comment(strings.Join(needless, ", "), 10*longest))
@@ -50,9 +50,9 @@ func (t *translator) file(to *writes) string {
 	t.shared(w, true)
 	w.line("stages:")
 	for i := range t.stages {
-		w.in(func() {
+		w.indented(func() {
 			w.line("%s:", newfile.Quoted(t.stages[i].name))
-			w.in(func() { t.stage(w, &t.stages[i], to, true) })
+			w.indented(func() { t.stage(w, &t.stages[i], to, true) })
 		})
 	}
 	return w.String()
@@ -76,9 +76,9 @@ const todoVariable = "TODO"
 func (t *translator) shared(w *writer, several bool) {
 	if several {
 		w.line("kafka:")
-		w.in(func() { t.cluster(w) })
+		w.indented(func() { t.cluster(w) })
 	}
-	if len(t.out.Todo) > 0 {
+	if len(t.result.Todo) > 0 {
 		w.line("memory_limit: ${%s} # delete this line once all that is to do is done", todoVariable)
 	}
 	w.line("partitions: balanced # each process owns a fair share")
@@ -106,9 +106,9 @@ func (t *translator) security(w *writer) {
 
 func (t *translator) stage(w *writer, s *stage, to *writes, several bool) {
 	w.line("source:")
-	w.in(func() {
+	w.indented(func() {
 		w.line("kafka:")
-		w.in(func() {
+		w.indented(func() {
 			if !several {
 				t.cluster(w)
 			}
@@ -126,11 +126,11 @@ func (t *translator) stage(w *writer, s *stage, to *writes, several bool) {
 	}
 	if to.copies != "" {
 		w.line("dead_letters:")
-		w.in(func() {
+		w.indented(func() {
 			w.line("copy_to:")
-			w.in(func() {
+			w.indented(func() {
 				w.line("kafka:")
-				w.in(func() {
+				w.indented(func() {
 					w.line("brokers: %s", newfile.WithVariables(t.source.brokers))
 					w.line("topic: %s", newfile.WithVariables(variables(to.copies)))
 					t.security(w)
@@ -142,7 +142,7 @@ func (t *translator) stage(w *writer, s *stage, to *writes, several bool) {
 		w.line("only: %s", to.only)
 	}
 	w.line("target:")
-	w.in(func() { t.target(w, s, to) })
+	w.indented(func() { t.target(w, s, to) })
 }
 
 // body writes source.format.
@@ -155,7 +155,7 @@ func (t *translator) body(w *writer) {
 		return
 	}
 	w.line("format:")
-	w.in(func() {
+	w.indented(func() {
 		if f.envelope != "" {
 			w.line("envelope: %s", f.envelope)
 		}
@@ -164,9 +164,9 @@ func (t *translator) body(w *writer) {
 		}
 		w.line("encoding: %s", f.encoding)
 		w.line("registry:")
-		w.in(func() {
+		w.indented(func() {
 			w.line("confluent:")
-			w.in(func() {
+			w.indented(func() {
 				w.line("url: %s", newfile.WithVariables(f.registry))
 				if f.user != "" {
 					w.line("user: %s\n%spassword: %s", newfile.WithVariables(f.user), w.indent, f.password)
@@ -185,7 +185,7 @@ func (t *translator) target(w *writer, s *stage, to *writes) {
 		return
 	}
 	w.line("insert: # exactly once")
-	w.in(func() {
+	w.indented(func() {
 		w.line("table: %s", newfile.WithVariables(s.table))
 		if to.create {
 			w.line("create: true")
@@ -207,7 +207,7 @@ func (t *translator) target(w *writer, s *stage, to *writes) {
 			w.line("truncates: %s", to.truncates)
 		}
 		w.line("columns:")
-		w.in(func() { t.mapping(w, s, to, func(c newfile.Column) string { return c.Name }) })
+		w.indented(func() { t.mapping(w, s, to, func(c newfile.Column) string { return c.Name }) })
 	})
 }
 
@@ -244,10 +244,10 @@ func (t *translator) statement(w *writer, s *stage, to *writes) {
 		table = append(table, t.quote(part))
 	}
 	w.line("statement: # exactly once")
-	w.in(func() {
+	w.indented(func() {
 		w.line("sql: %s", newfile.WithVariables("UPDATE "+strings.Join(table, ".")+" SET "+strings.Join(set, ", ")+" WHERE "+strings.Join(where, " AND ")))
 		w.line("parameters:")
-		w.in(func() { t.mapping(w, s, to, func(c newfile.Column) string { return parameter[c.Name] }) })
+		w.indented(func() { t.mapping(w, s, to, func(c newfile.Column) string { return parameter[c.Name] }) })
 	})
 }
 

@@ -13,14 +13,14 @@ import (
 // transform is one of the connector's transforms.
 type transform struct {
 	*translator
-	at   string // "transforms.NAME."
-	side string // Key or Value, for those that have both
+	prefix string // "transforms.NAME."
+	side   string // Key or Value, for those that have both
 }
 
 // option returns the value of an option.
-func (x *transform) option(name string) string { return x.take(x.at + name) }
+func (x *transform) option(name string) string { return x.take(x.prefix + name) }
 
-func (x *transform) did(format string, args ...any) { x.done(x.at+"type", format, args...) }
+func (x *transform) did(format string, args ...any) { x.done(x.prefix+"type", format, args...) }
 
 // transforms are those that have an equivalent.
 var transforms = map[string]func(*transform){
@@ -75,14 +75,14 @@ func (t *translator) readTransforms() error {
 		r.changes = true
 	}
 	for _, name := range list(t.take("transforms")) {
-		x := &transform{translator: t, at: "transforms." + name + "."}
+		x := &transform{translator: t, prefix: "transforms." + name + "."}
 		class := x.option("type")
 		class, x.side, _ = strings.Cut(class, "$")
 		apply := transforms[class]
 		applies, understood := x.predicate(class)
 		switch {
 		case !understood:
-			t.todo(x.at+"predicate", "%s: on which records the transform works is not translated", named(class))
+			t.todo(x.prefix+"predicate", "%s: on which records the transform works is not translated", named(class))
 			x.skip()
 		case !applies:
 			x.did("left out: its predicate holds for no record")
@@ -92,7 +92,7 @@ func (t *translator) readTransforms() error {
 			if why == "" {
 				why = "look up what it changes"
 			}
-			t.todo(x.at+"type", "%s is not translated: %s", named(class), why)
+			t.todo(x.prefix+"type", "%s is not translated: %s", named(class), why)
 			x.skip()
 		default:
 			apply(x)
@@ -110,7 +110,7 @@ func (t *translator) readTransforms() error {
 // skip marks the options of a transform as read: the note on its type stands for them.
 func (x *transform) skip() {
 	for key := range x.values {
-		if strings.HasPrefix(key, x.at) {
+		if strings.HasPrefix(key, x.prefix) {
 			x.used[key] = true
 		}
 	}
@@ -165,12 +165,12 @@ func (x *transform) unwrap() {
 	case among(deletes, "rewrite") || among(mode, "rewrite", "rewrite-with-tombstone"):
 		r.deletes.rewrite = true
 	case among(deletes, "none"), keepsTombstones, among(mode, "tombstone", "delete-to-tombstone"):
-	case mode == "" && deletes == "" && x.values[x.at+"drop.tombstones"] == "":
-		x.different(x.at+"delete.tombstone.handling.mode", "not set: deletes count, as in Debezium 2.5 and later; earlier versions left them out")
+	case mode == "" && deletes == "" && x.values[x.prefix+"drop.tombstones"] == "":
+		x.different(x.prefix+"delete.tombstone.handling.mode", "not set: deletes count, as in Debezium 2.5 and later; earlier versions left them out")
 	default:
 		r.deletes.dropped = true
 	}
-	prefix, given := x.option("add.fields.prefix"), x.values[x.at+"add.fields.prefix"]
+	prefix, given := x.option("add.fields.prefix"), x.values[x.prefix+"add.fields.prefix"]
 	if given == "" {
 		prefix = "__"
 	}
@@ -181,7 +181,7 @@ func (x *transform) unwrap() {
 		}
 		from := map[string]string{"op": "__op", "table": "__table", "schema": "__schema", "lsn": "__lsn", "ts_ms": "__ts_ms", "source.ts_ms": "__source_ts_ms", "source.table": "__table", "source.schema": "__schema", "source.lsn": "__lsn"}[path]
 		if from == "" {
-			x.todo(x.at+"add.fields", "%s is not among the fields of envelope: debezium", named(field))
+			x.todo(x.prefix+"add.fields", "%s is not among the fields of envelope: debezium", named(field))
 			continue
 		}
 		kind := "text"
@@ -194,11 +194,11 @@ func (x *transform) unwrap() {
 		r.fields = append(r.fields, newfile.Column{Name: "__deleted", From: r.root + ".__deleted", Type: "text"})
 	}
 	if x.option("add.headers") != "" {
-		x.used[x.at+"add.headers"] = true // the connectors write no headers
+		x.used[x.prefix+"add.headers"] = true // the connectors write no headers
 	}
 	for _, option := range []string{"route.by.field", "drop.fields.header.name", "replace.null.with.default"} {
 		if v := x.option(option); v != "" && !strings.EqualFold(v, "false") {
-			x.todo(x.at+option, "not translated: it changes which table or which fields are written")
+			x.todo(x.prefix+option, "not translated: it changes which table or which fields are written")
 		}
 	}
 }
@@ -214,8 +214,8 @@ func (x *transform) replaceField() {
 			r.known(old).Name = name
 		}
 	}
-	_, exclude := x.first(x.at+"exclude", x.at+"blacklist")
-	_, include := x.first(x.at+"include", x.at+"whitelist")
+	_, exclude := x.first(x.prefix+"exclude", x.prefix+"blacklist")
+	_, include := x.first(x.prefix+"include", x.prefix+"whitelist")
 	for _, name := range list(exclude) {
 		r.drop(name)
 	}
@@ -237,7 +237,7 @@ func (x *transform) maskField() {
 	for _, name := range list(x.option("fields")) {
 		if replacement == "" {
 			x.value.drop(name)
-			x.todo(x.at+"fields", "%s: the connector writes an empty value of the field's type: its column is left out here, so that nothing unmasked is written; write a column with a default, or leave it so", named(name))
+			x.todo(x.prefix+"fields", "%s: the connector writes an empty value of the field's type: its column is left out here, so that nothing unmasked is written; write a column with a default, or leave it so", named(name))
 			continue
 		}
 		fix(x.value.known(name), replacement)
@@ -249,7 +249,7 @@ func (x *transform) regexRouter() {
 	pattern, err := regexp.Compile("^(?:" + x.option("regex") + ")$")
 	replacement := x.option("replacement")
 	if err != nil {
-		x.todo(x.at+"regex", "not translated: its pattern is one of Java's only: write the table's name")
+		x.todo(x.prefix+"regex", "not translated: its pattern is one of Java's only: write the table's name")
 		return
 	}
 	before := x.value.renamed
@@ -275,7 +275,7 @@ func (x *transform) timestampConverter() {
 	layout, precision := x.option("format"), x.option("unix.precision")
 	x.option("replace.null.with.default")
 	if name == "" {
-		x.todo(x.at+"field", "not set: a value that is one time is not translated")
+		x.todo(x.prefix+"field", "not set: a value that is one time is not translated")
 		return
 	}
 	c := x.value.known(name)
@@ -294,11 +294,11 @@ func (x *transform) timestampConverter() {
 		}
 		if x.format.envelope != "" && layout == "" {
 			c.Format = "" // with a schema a time is decoded
-			x.different(x.at+"field", "%s: a number without a schema needs format: %s in the mapping", named(name), unix)
+			x.different(x.prefix+"field", "%s: a number without a schema needs format: %s in the mapping", named(name), unix)
 		}
 		x.did("%s: type: %s", named(name), target)
 	default:
-		x.todo(x.at+"target.type", "%s of %s: Sluice writes times as times; change the column, or write the text in the sender's form", named(target), named(name))
+		x.todo(x.prefix+"target.type", "%s of %s: Sluice writes times as times; change the column, or write the text in the sender's form", named(target), named(name))
 	}
 }
 
@@ -327,7 +327,7 @@ func (x *transform) extractField() {
 	x.value.root = f.From
 	x.did("paths below %s", named(f.From))
 	if !strings.HasPrefix(f.From, "body") {
-		x.todo(x.at+"field", "the field is made by a transform, and has no fields")
+		x.todo(x.prefix+"field", "the field is made by a transform, and has no fields")
 	}
 }
 
@@ -413,16 +413,16 @@ func (x *transform) cast() {
 			x.did("%s: type: %s", named(name), to)
 			continue
 		}
-		x.todo(x.at+"spec", "%s is not translated", named(pair))
+		x.todo(x.prefix+"spec", "%s is not translated", named(pair))
 	}
 	x.option("replace.null.with.default")
-	x.different(x.at+"type", "the connector cuts off fractions and wraps what is out of range; here such an event becomes a dead letter")
+	x.different(x.prefix+"type", "the connector cuts off fractions and wraps what is out of range; here such an event becomes a dead letter")
 }
 
 // filter is Filter with the predicate RecordIsTombstone.
 func (x *transform) filter() {
-	if x.values[x.at+"predicate"] == "" {
-		x.todo(x.at+"type", "Filter without a predicate leaves out every record")
+	if x.values[x.prefix+"predicate"] == "" {
+		x.todo(x.prefix+"type", "Filter without a predicate leaves out every record")
 		return
 	}
 	x.dropTombstones()
@@ -430,7 +430,7 @@ func (x *transform) filter() {
 
 func (x *transform) dropTombstones() {
 	if behavior := x.option("behavior"); among(behavior, "fail") {
-		x.different(x.at+"behavior", "a null value becomes a dead letter")
+		x.different(x.prefix+"behavior", "a null value becomes a dead letter")
 	}
 	x.value.deletes.dropped = true
 	x.did("null values delete nothing")
@@ -442,7 +442,7 @@ func (x *transform) onKey() bool {
 		return false
 	}
 	x.skip()
-	x.todo(x.at+"type", "a transform of the key is not translated: the key's columns are from the value")
+	x.todo(x.prefix+"type", "a transform of the key is not translated: the key's columns are from the value")
 	return true
 }
 

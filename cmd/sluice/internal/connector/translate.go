@@ -41,7 +41,7 @@ type translator struct {
 	used   map[string]bool
 	topic  string
 	fields []newfile.Column
-	out    *Translation
+	result *Translation
 
 	db     database
 	source source
@@ -55,7 +55,7 @@ type stage struct{ name, topic, table string }
 
 // Translate makes a pipeline file. An error says why there can be none.
 func (s *Sink) Translate(cfg *Config) (*Translation, error) {
-	t := &translator{Sink: s, used: map[string]bool{}, topic: cfg.Topic, fields: cfg.Fields, out: &Translation{}}
+	t := &translator{Sink: s, used: map[string]bool{}, topic: cfg.Topic, fields: cfg.Fields, result: &Translation{}}
 	t.take("name")
 	t.take("connector.class")
 	steps := []func() error{t.readDatabase, t.readSource, t.readFormat, t.readTransforms, t.readTopics, t.readErrors}
@@ -70,17 +70,17 @@ func (s *Sink) Translate(cfg *Config) (*Translation, error) {
 	}
 	t.rest()
 	text := t.file(w)
-	t.out.Text = text
-	t.out.Group = cmp.Or(t.values["consumer.override.group.id"], "connect-"+s.Name)
+	t.result.Text = text
+	t.result.Group = cmp.Or(t.values["consumer.override.group.id"], "connect-"+s.Name)
 	for _, st := range t.stages {
 		if len(t.stages) > 1 {
-			t.out.Stages = append(t.out.Stages, st.name)
+			t.result.Stages = append(t.result.Stages, st.name)
 		}
 	}
-	if t.out.Variables, err = check(text); err != nil {
+	if t.result.Variables, err = check(text); err != nil {
 		return nil, fmt.Errorf("what the connector does is no valid pipeline: %w", err)
 	}
-	return t.out, nil
+	return t.result, nil
 }
 
 // check reads the file, and returns its variables.
@@ -139,15 +139,15 @@ func (t *translator) debeziumOr(name, otherwise string) string {
 func (t *translator) is(key string) bool { return strings.EqualFold(t.take(key), "true") }
 
 func (t *translator) done(key, format string, args ...any) {
-	t.out.Done = append(t.out.Done, Note{key, fmt.Sprintf(format, args...)})
+	t.result.Done = append(t.result.Done, Note{key, fmt.Sprintf(format, args...)})
 }
 
 func (t *translator) different(key, format string, args ...any) {
-	t.out.Different = append(t.out.Different, Note{key, fmt.Sprintf(format, args...)})
+	t.result.Different = append(t.result.Different, Note{key, fmt.Sprintf(format, args...)})
 }
 
 func (t *translator) todo(key, format string, args ...any) {
-	t.out.Todo = append(t.out.Todo, Note{key, fmt.Sprintf(format, args...)})
+	t.result.Todo = append(t.result.Todo, Note{key, fmt.Sprintf(format, args...)})
 }
 
 // rest names the keys that nothing has read.
@@ -157,7 +157,7 @@ func (t *translator) rest() {
 			continue
 		}
 		if why := needless(key); why != "" {
-			t.out.Needless = append(t.out.Needless, Note{key, why})
+			t.result.Needless = append(t.result.Needless, Note{key, why})
 			continue
 		}
 		t.different(key, "not translated: this key is not known")

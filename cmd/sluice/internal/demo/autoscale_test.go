@@ -89,9 +89,9 @@ func TestRule(t *testing.T) {
 		return w
 	}
 	for _, c := range []struct {
-		lag, beside *autoscale.Window
-		want        int
-		why         string
+		lag, billing *autoscale.Window
+		want         int
+		why          string
 	}{
 		{window(300, 500, 500), window(0), 3, "above the upper threshold 400"},
 		{window(400, 400, 400), window(0), 2, "not above the upper threshold 400"},
@@ -99,9 +99,9 @@ func TestRule(t *testing.T) {
 		{window(99, 0, 0), window(0, 5), 2, "but orders-billing-backlog is 5"},
 		{window(99, 0, 100), window(0), 2, "not below the lower threshold 100"},
 	} {
-		p := Rule().Propose(autoscale.Situation{Instances: 2, Windows: map[string]*autoscale.Window{LagMetric: c.lag, billingMetric: c.beside}})
+		p := Rule().Propose(autoscale.Situation{Instances: 2, Windows: map[string]*autoscale.Window{LagMetric: c.lag, billingMetric: c.billing}})
 		if p.Instances != c.want || !strings.Contains(p.Reason, c.why) {
-			t.Errorf("%v, %v: %d, %s; want %d, %s", c.lag.Values, c.beside.Values, p.Instances, p.Reason, c.want, c.why)
+			t.Errorf("%v, %v: %d, %s; want %d, %s", c.lag.Values, c.billing.Values, p.Instances, p.Reason, c.want, c.why)
 		}
 	}
 }

@@ -95,18 +95,18 @@ func PrintScaling(w io.Writer, a *flights.Audit, log []autoscale.Record, state S
 	s.Count(int64(f.most), "workers at most")
 	s.Count(int64(f.worst), "events of lag at most")
 	printExact(&s, a)
-	if !f.above.IsZero() && second.After(f.decided) {
+	if !f.exceeded.IsZero() && second.After(f.decided) {
 		fmt.Fprintf(&s, "From the first lag above the threshold to the decision, with a reading every 500 ms: %s; to a second worker with partitions of its own: %s more.\n",
-			humanize.Span(f.decided.Sub(f.above)), humanize.Span(second.Sub(f.decided)))
+			humanize.Span(f.decided.Sub(f.exceeded)), humanize.Span(second.Sub(f.decided)))
 	}
 	return s.Print(w)
 }
 
 // scaling is the summary of a decision log.
 type scaling struct {
-	ups, downs, most int
-	worst            float64
-	above, decided   time.Time // of the first lag above the threshold, and of the decision to scale; zero: there was none
+	ups, downs, most  int
+	worst             float64
+	exceeded, decided time.Time // of the first lag above the threshold, and of the decision to scale; zero: there was none
 }
 
 func summarize(log []autoscale.Record) (s scaling) {
@@ -125,8 +125,8 @@ func summarize(log []autoscale.Record) (s scaling) {
 				continue
 			}
 			s.worst = max(s.worst, f.Last)
-			if s.above.IsZero() && f.Last > UpperLag {
-				s.above = f.Newest
+			if s.exceeded.IsZero() && f.Last > UpperLag {
+				s.exceeded = f.Newest
 			}
 		}
 	}

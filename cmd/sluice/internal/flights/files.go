@@ -23,11 +23,11 @@ func writeFiles(dir, source string) (files, error) {
 		fixed:    filepath.Join(dir, "fixed.yaml"),
 		database: filepath.Join(dir, "flights.db"),
 	}
-	for path, file := range map[string]struct{ about, required string }{
+	for path, file := range map[string]struct{ description, required string }{
 		f.strict: {"The pipeline of the demo. A record without its delay becomes a dead letter.", ""},
 		f.fixed:  {"The pipeline of the demo, fixed: a record may lack its delay.", ", required: false"},
 	} {
-		text := fmt.Sprintf(pipelineFile, file.about, source, Quote("sqlite:"+f.database), file.required)
+		text := fmt.Sprintf(pipelineFile, file.description, source, Quote("sqlite:"+f.database), file.required)
 		if err := WriteFile(path, text); err != nil {
 			return f, err
 		}

@@ -81,7 +81,7 @@ func (c *Command) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := audit.Print(c.Out, first.after(), took, c.retryAdvice()); err != nil {
+	if err := audit.Print(c.Out, first.elapsed(), took, c.retryAdvice()); err != nil {
 		return err
 	}
 	return audit.Verdict(c.Once, "event is not processed", "events are not processed")
@@ -115,7 +115,7 @@ func (f *firstCommit) Observe(o driver.Observation) {
 	}
 }
 
-func (f *firstCommit) after() time.Duration { return time.Duration(f.nanos.Load()) }
+func (f *firstCommit) elapsed() time.Duration { return time.Duration(f.nanos.Load()) }
 
 // retryAdvice says how to retry the dead letters of the demo.
 func (c *Command) retryAdvice() string {

@@ -86,9 +86,9 @@ func Make(ctx context.Context, samples Samples, cfg *Config) (*Guess, error) {
 	if err := g.firstLook(&sent, &around); err != nil {
 		return nil, err
 	}
-	filled.About = samples.About()
+	filled.Description = samples.Description()
 	if sent.events == 0 {
-		return nil, fmt.Errorf("%s: there is nothing to guess from", samples.About())
+		return nil, fmt.Errorf("%s: there is nothing to guess from", samples.Description())
 	}
 	if needed := sent.needed(); needed != nil {
 		filled.Advice = needed
@@ -208,7 +208,7 @@ func (g *guesser) look() error {
 			g.keys.add(e.Key, body)
 		}
 		if n <= shapeEvents {
-			g.shapes.Add(body, beside(e))
+			g.shapes.Add(body, typeTexts(e))
 		}
 		return nil
 	})
@@ -225,8 +225,8 @@ func (g *guesser) isDebezium() bool {
 	return slices.Contains(g.g.Choice.Filled.Format, "envelope: debezium")
 }
 
-// beside returns the texts beside the body that may say of which type an event is.
-func beside(e *sluice.Event) map[string]string {
+// typeTexts returns the texts beside the body that may say of which type an event is.
+func typeTexts(e *sluice.Event) map[string]string {
 	texts := map[string]string{}
 	for name, v := range e.Properties {
 		text, ok := v.(string)

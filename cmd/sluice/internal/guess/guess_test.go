@@ -235,12 +235,12 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, _, tried := guessed(t, f, config())
-	if !strings.Contains(text, "at: {from: body.at, type: timestamp, zone: UTC, required: false}") || tried.Rows != 2 || f.About() != "2 records of flights.csv" {
-		t.Errorf("%s: %+v\n%s", f.About(), tried, text)
+	if !strings.Contains(text, "at: {from: body.at, type: timestamp, zone: UTC, required: false}") || tried.Rows != 2 || f.Description() != "2 records of flights.csv" {
+		t.Errorf("%s: %+v\n%s", f.Description(), tried, text)
 	}
 	f.most = 1
-	if _, _, tried = guessed(t, f, config()); tried.Rows != 1 || f.About() != "the first 1 record of flights.csv" {
-		t.Errorf("%s: %+v", f.About(), tried)
+	if _, _, tried = guessed(t, f, config()); tried.Rows != 1 || f.Description() != "the first 1 record of flights.csv" {
+		t.Errorf("%s: %+v", f.Description(), tried)
 	}
 	if f, err = OpenFile("-", strings.NewReader(`{"a":1}`+"\n{\n"+`{"a":2}`), nil); err != nil {
 		t.Fatal(err)

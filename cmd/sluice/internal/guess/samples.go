@@ -19,8 +19,8 @@ import (
 type Samples interface {
 	// Each calls fn for each event, which may keep it.
 	Each(ctx context.Context, fn func(*sluice.Event) error) error
-	// About says what the samples are, after the first call of Each.
-	About() string
+	// Description says what the samples are, after the first call of Each.
+	Description() string
 }
 
 // Bounds of a file's samples.
@@ -34,7 +34,7 @@ type File struct {
 	Name     string // for messages
 	Config   *records.Config
 	Read     func(n int)   // is called after each record with its number
-	At       records.Place // of the present record
+	Place    records.Place // of the present record
 	Rejected int           // records that sluice send would not send
 	Why      error         // of the first of these
 	Cut      bool          // the file has more
@@ -113,7 +113,7 @@ func (f *File) Each(ctx context.Context, fn func(*sluice.Event) error) error {
 			e = r.Event
 		}
 		f.Count++
-		f.At = r.Place
+		f.Place = r.Place
 		f.Read(f.Count)
 		if err := fn(e); err != nil {
 			return err
@@ -122,8 +122,8 @@ func (f *File) Each(ctx context.Context, fn func(*sluice.Event) error) error {
 	return context.Cause(ctx)
 }
 
-// About implements [Samples].
-func (f *File) About() string {
+// Description implements [Samples].
+func (f *File) Description() string {
 	if f.Cut {
 		return fmt.Sprintf("the first %s of %s", events(f.Count, "record"), f.Name)
 	}
@@ -149,7 +149,7 @@ func (l *Log) Each(ctx context.Context, fn func(*sluice.Event) error) error {
 	return nil
 }
 
-// About implements [Samples].
-func (l *Log) About() string {
+// Description implements [Samples].
+func (l *Log) Description() string {
 	return fmt.Sprintf("the newest %s of %s", events(len(l.Events), "event"), l.Name)
 }

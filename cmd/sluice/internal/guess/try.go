@@ -62,7 +62,7 @@ type Tried struct {
 type Reason struct {
 	Events int
 	Text   string // of the first of them
-	at     string
+	place  string
 }
 
 // mostReasons is how many reasons are kept.
@@ -104,7 +104,7 @@ func (t *Tried) add(e *sluice.Event, tried *pipeline.Tried) {
 		at = first
 	}
 	for i := range t.Reasons {
-		if t.Reasons[i].at == at {
+		if t.Reasons[i].place == at {
 			t.Reasons[i].Events++
 			return
 		}

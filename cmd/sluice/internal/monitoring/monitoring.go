@@ -35,7 +35,7 @@ type Monitoring struct {
 	log      *slog.Logger
 	provider *metric.MeterProvider // nil: no metrics
 	traces   *trace.TracerProvider // nil: no spans
-	about    *resource.Resource
+	resource *resource.Resource
 	server   *http.Server
 
 	stop    context.CancelFunc
@@ -70,7 +70,7 @@ func Start(ctx context.Context, listener net.Listener, log *slog.Logger) (*Monit
 	if len(readers) > 0 {
 		// The SDK's limit of 2000 series would leave out those of a hub with 400 partitions. Their number is
 		// bounded by that of the partitions.
-		options := []metric.Option{metric.WithResource(m.about), metric.WithCardinalityLimit(0)}
+		options := []metric.Option{metric.WithResource(m.resource), metric.WithCardinalityLimit(0)}
 		for _, r := range readers {
 			options = append(options, metric.WithReader(r))
 		}

@@ -105,7 +105,7 @@ func (m *Monitoring) startExport(ctx context.Context) ([]metric.Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w: write KEY=VALUE, with commas between", err)
 	}
-	m.about = about
+	m.resource = about
 	spans, err := spanExporter(ctx)
 	if err != nil {
 		return nil, err

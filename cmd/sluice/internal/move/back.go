@@ -109,7 +109,7 @@ func (m *Backer) Run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	r := &Report{
-		Direction: back, Other: m.Target.String(), Group: m.Table.Group.String(), Applied: m.Apply, At: time.Now().UTC(),
+		Direction: back, Other: m.Target.String(), Group: m.Table.Group.String(), Applied: m.Apply, Time: time.Now().UTC(),
 		Consumer: Liveness{Stopped, "no process holds a lease"},
 	}
 	for _, p := range topic.Partitions {

@@ -52,33 +52,33 @@ func (e *Effects) look(ctx context.Context, s *Seam) {
 	if e == nil {
 		return
 	}
-	around := &Around{Why: e.why}
+	around := &Sides{Why: e.why}
 	s.Effects = around
 	for _, t := range e.tables {
-		if err := e.around(ctx, t, s, around); err != nil {
-			*around = Around{Why: strings.ReplaceAll(err.Error(), "\n", " ")}
+		if err := e.addTable(ctx, t, s, around); err != nil {
+			*around = Sides{Why: strings.ReplaceAll(err.Error(), "\n", " ")}
 			return
 		}
 	}
 }
 
-// around adds what one table has. The partition is a number in all logs, so it needs no quoting
+// addTable adds what one table has. The partition is a number in all logs, so it needs no quoting
 // rules of the database, and it is compared as a text or as a number, whatever the column is.
-func (e *Effects) around(ctx context.Context, t pipeline.Lineage, s *Seam, a *Around) error {
+func (e *Effects) addTable(ctx context.Context, t pipeline.Lineage, s *Seam, a *Sides) error {
 	if strings.Trim(s.Partition, "0123456789") != "" {
 		return fmt.Errorf("partition %q is no number", s.Partition)
 	}
 	for _, side := range []struct {
-		pick, than string
-		rows       *int64
-		event      **int64
-		nearer     func(a, b int64) int64
+		pick, comparison string
+		rows             *int64
+		event            **int64
+		nearer           func(a, b int64) int64
 	}{
-		{"max", "<", &a.Before, &a.Last, func(a, b int64) int64 { return max(a, b) }},
-		{"min", ">=", &a.After, &a.First, func(a, b int64) int64 { return min(a, b) }},
+		{"max", "<", &a.Earlier, &a.Last, func(a, b int64) int64 { return max(a, b) }},
+		{"min", ">=", &a.Later, &a.First, func(a, b int64) int64 { return min(a, b) }},
 	} {
 		query := fmt.Sprintf("SELECT count(*), %s(%s) FROM %s WHERE %s = '%s' AND %s %s %d",
-			side.pick, t.Sequence, t.Table, t.Partition, s.Partition, t.Sequence, side.than, s.Start)
+			side.pick, t.Sequence, t.Table, t.Partition, s.Partition, t.Sequence, side.comparison, s.Start)
 		var rows int64
 		var event sql.NullInt64
 		if err := e.db.QueryRowContext(ctx, query).Scan(&rows, &event); err != nil {

@@ -47,7 +47,7 @@ func TestDeadLetters(t *testing.T) {
 					w.hub.Append("1", &sluice.Event{Key: keyOf("1"), Body: []byte("x")})
 				}
 				w.hub.Trim("1", 2)
-				w.old.at, w.old.letters = map[string]int64{"1": 6}, []azurecheckpoints.DeadLetter{c.row}
+				w.old.positions, w.old.letters = map[string]int64{"1": 6}, []azurecheckpoints.DeadLetter{c.row}
 				report, err := w.mover(true).Run(t.Context())
 				all, lerr := w.store.List(t.Context(), group, sluice.DeadLetterFilter{})
 				if lerr != nil {
@@ -85,7 +85,7 @@ func TestDeadLetterOfTwoPartitions(t *testing.T) {
 		for range 3 {
 			w.hub.Append(other, &sluice.Event{Key: name, Body: []byte("x")})
 		}
-		w.old.at = map[string]int64{name: 2, other: 2}
+		w.old.positions = map[string]int64{name: 2, other: 2}
 		w.old.letters = []azurecheckpoints.DeadLetter{{PartitionOrKey: name, Sequence: 1, Offset: "100"}}
 		if _, err := w.mover(true).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "both have such an event") {
 			t.Errorf("got %v", err)

@@ -69,9 +69,9 @@ func (m *Mover) look(ctx context.Context) (look, error) {
 	return l, nil
 }
 
-// behind is how many events the other consumer has not done of those up to ends. Partitions whose
+// lag is how many events the other consumer has not done of those up to ends. Partitions whose
 // sequence number is not known do not count, unless they are at the end.
-func (l look) behind(ends map[string]sluice.Position) (events int64, known bool) {
+func (l look) lag(ends map[string]sluice.Position) (events int64, known bool) {
 	known = true
 	for _, c := range l.found.Checkpoints {
 		switch end := ends[c.Partition]; {
@@ -100,7 +100,7 @@ func (m *Mover) judge(first, second look, passed time.Duration) Liveness {
 		}
 	}
 	waiting := "nothing waited in the log, so it may be idle"
-	if n, known := second.behind(second.ends); n > 0 {
+	if n, known := second.lag(second.ends); n > 0 {
 		waiting = fmt.Sprintf("%s waited for it", humanize.Plural(n, "event", "events"))
 	} else if !known {
 		waiting = "how many events waited for it is unknown"
@@ -122,7 +122,7 @@ func place(c azurecheckpoints.Checkpoint) string {
 	return "offset " + c.Offset
 }
 
-// settle looks until the other consumer does not run any more, for at most Within. It returns the
+// settle looks until the other consumer does not run any more, for at most Limit. It returns the
 // last look. The error is an [*AliveError] if it still runs.
 func (m *Mover) settle(ctx context.Context) (look, Liveness, error) {
 	began := time.Now()
@@ -133,7 +133,7 @@ func (m *Mover) settle(ctx context.Context) (look, Liveness, error) {
 	start := first
 	for {
 		now := m.judge(first, first, 0)
-		if now.State != Alive || m.Within > 0 {
+		if now.State != Alive || m.Limit > 0 {
 			if err := pause(ctx, m.Every); err != nil {
 				return first, now, err
 			}
@@ -143,14 +143,14 @@ func (m *Mover) settle(ctx context.Context) (look, Liveness, error) {
 			}
 			now, first = m.judge(first, second, m.Every), second
 		}
-		left, known := first.behind(start.ends)
+		left, known := first.lag(start.ends)
 		switch waited := time.Since(began); {
 		case now.State != Alive:
 			return first, now, nil
-		case m.Force && m.Within == 0:
+		case m.Force && m.Limit == 0:
 			return first, now, nil
-		case waited >= m.Within:
-			if m.Within == 0 {
+		case waited >= m.Limit:
+			if m.Limit == 0 {
 				waited = 0
 			}
 			return first, now, &AliveError{now, waited, left == 0 && known}

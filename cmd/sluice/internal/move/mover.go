@@ -29,7 +29,7 @@ type Mover struct {
 	Parker  Parker        // nil: the store keeps no dead letters
 	Effects *Effects      // nil: unknown
 	Every   time.Duration // between two looks at the other consumer
-	Within  time.Duration // how long to wait until it has stopped; 0: not at all
+	Limit   time.Duration // how long to wait until it has stopped; 0: not at all
 	Apply   bool          // change something
 	// Force moves partitions that the other consumer or the pipeline still reads, replaces
 	// checkpoints of the pipeline, and passes events that are gone.
@@ -71,8 +71,8 @@ func (m *Mover) Run(ctx context.Context) (*Report, error) {
 		return nil, m.Source.None(m.Table.Group, seen.found.Others)
 	}
 	r := &Report{
-		Direction: "to sluice", Other: m.Source.String(), Group: m.Table.Group.String(), Applied: m.Apply, At: time.Now().UTC(),
-		Consumer: alive, Waited: m.Within > 0, Missing: m.missing(seen.found.Checkpoints),
+		Direction: "to sluice", Other: m.Source.String(), Group: m.Table.Group.String(), Applied: m.Apply, Time: time.Now().UTC(),
+		Consumer: alive, Waited: m.Limit > 0, Missing: m.missing(seen.found.Checkpoints),
 	}
 	if err := m.awaitOwnLeases(ctx); err != nil {
 		return nil, err
@@ -87,8 +87,8 @@ func (m *Mover) Run(ctx context.Context) (*Report, error) {
 	}
 	for _, p := range partitions {
 		r.Seams = append(r.Seams, p.seam)
-		if e := p.seam.Effects; e != nil && e.After > 0 && !p.moved {
-			r.Notes = append(r.Notes, fmt.Sprintf("partition %s: the table has %s of events after the old checkpoint: the old consumer did more than it recorded, and these events come again", p.id, humanize.Plural(e.After, "row", "rows")))
+		if e := p.seam.Effects; e != nil && e.Later > 0 && !p.moved {
+			r.Notes = append(r.Notes, fmt.Sprintf("partition %s: the table has %s of events after the old checkpoint: the old consumer did more than it recorded, and these events come again", p.id, humanize.Plural(e.Later, "row", "rows")))
 		}
 	}
 	if !m.Apply {

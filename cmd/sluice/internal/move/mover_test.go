@@ -26,14 +26,14 @@ var group = sluice.Group{Namespace: "n", Topic: "t", Name: "g"}
 
 // oldConsumer is the consumer that is moved from: what its store says.
 type oldConsumer struct {
-	at      map[string]int64 // by partition: the last event that is done
-	offsets bool             // it stores offsets alone
-	shifted int64            // what its offsets have more than those of the log
-	letters []azurecheckpoints.DeadLetter
-	owner   string
-	owners  bool
-	reads   int
-	onRead  func(n int) // before the nth look
+	positions map[string]int64 // by partition: the last event that is done
+	offsets   bool             // it stores offsets alone
+	shifted   int64            // what its offsets have more than those of the log
+	letters   []azurecheckpoints.DeadLetter
+	owner     string
+	owners    bool
+	reads     int
+	onRead    func(n int) // before the nth look
 }
 
 func (o *oldConsumer) String() string    { return "old" }
@@ -55,7 +55,7 @@ func (o *oldConsumer) Read(context.Context, *checkpoint.Table) (azurecheckpoints
 	found := azurecheckpoints.Found{Owners: map[string]string{}}
 	for p := range partitions {
 		id := strconv.Itoa(p)
-		at, ok := o.at[id]
+		at, ok := o.positions[id]
 		if !ok {
 			continue
 		}
@@ -80,7 +80,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, events int) *world {
-	w := &world{t, sluicetest.NewHub(group, partitions), &sluicetest.Store{}, &sluicetest.Leases{}, &oldConsumer{at: map[string]int64{}, owners: true}}
+	w := &world{t, sluicetest.NewHub(group, partitions), &sluicetest.Store{}, &sluicetest.Leases{}, &oldConsumer{positions: map[string]int64{}, owners: true}}
 	for p := range partitions {
 		for range events {
 			w.hub.Append(strconv.Itoa(p), sluicetest.Bodies("x")...)
@@ -99,9 +99,9 @@ func (w *world) mover(apply bool) *move.Mover {
 // deaths counts the operations of a store, before or after one of which the process is killed:
 // nothing that it asks for happens any more.
 type deaths struct {
-	left  int
-	after bool // the last operation still happens
-	dead  bool
+	left    int
+	applies bool // the last operation still happens
+	dead    bool
 }
 
 var errKilled = errors.New("killed")
@@ -113,7 +113,7 @@ func (d *deaths) do(op func() error) error {
 	if d.left--; d.left >= 0 {
 		return op()
 	}
-	if d.dead = true; d.after {
+	if d.dead = true; d.applies {
 		_ = op()
 	}
 	return errKilled
@@ -191,7 +191,7 @@ func TestMoveKilledAtRandom(t *testing.T) {
 			effects := map[string]int{}
 			for p := range partitions {
 				id, at := strconv.Itoa(p), random.Int64N(events)
-				w.old.at[id] = at
+				w.old.positions[id] = at
 				letter := random.Int64N(at + 1)
 				for n := range at + 1 {
 					if n != letter {
@@ -202,7 +202,7 @@ func TestMoveKilledAtRandom(t *testing.T) {
 			}
 			kills := 0
 			for range 1 + random.IntN(4) {
-				m, d := w.mover(true), &deaths{left: random.IntN(40), after: random.IntN(2) == 0}
+				m, d := w.mover(true), &deaths{left: random.IntN(40), applies: random.IntN(2) == 0}
 				store := mortalStore{w.store, d}
 				m.Table.Checkpoints, m.Table.DeadLetters, m.Table.Leases, m.Parker = store, store, mortalLeases{w.leases, d}, store
 				if _, err := m.Run(t.Context()); err == nil {
@@ -215,7 +215,7 @@ func TestMoveKilledAtRandom(t *testing.T) {
 				t.Fatalf("seed %d, after %d kills: %v", seed, kills, err)
 			}
 			for _, s := range report.Seams {
-				if l := s.Letters; l.Read != 1 || l.Imported+l.There != 1 || s.Start != w.old.at[s.Partition]+1 {
+				if l := s.Letters; l.Read != 1 || l.Imported+l.There != 1 || s.Start != w.old.positions[s.Partition]+1 {
 					t.Errorf("seed %d, after %d kills: %+v", seed, kills, s)
 				}
 				if want := map[bool]string{true: "proved", false: "unknown"}[w.old.owners]; s.Verdict != want {
@@ -228,7 +228,7 @@ func TestMoveKilledAtRandom(t *testing.T) {
 				t.Fatalf("seed %d, after the start: %v", seed, err)
 			}
 			for _, s := range again.Seams {
-				if !s.Already || s.Letters.Settled != 1 || s.Verdict != "unknown" || w.old.at[s.Partition] < events-1 && (s.Now == nil || *s.Now != events-1) {
+				if !s.Already || s.Letters.Settled != 1 || s.Verdict != "unknown" || w.old.positions[s.Partition] < events-1 && (s.Now == nil || *s.Now != events-1) {
 					t.Errorf("seed %d, after the start: %+v", seed, s)
 				}
 			}
@@ -250,10 +250,10 @@ func TestMoveKilledAtRandom(t *testing.T) {
 // While the old consumer runs, nothing is changed, and the refusal says how it was seen.
 func TestMoveRefusesWhileTheOldConsumerRuns(t *testing.T) {
 	for name, c := range map[string]struct {
-		owner  string
-		moves  int // it commits before each look up to this one
-		within time.Duration
-		says   string // "": it is moved
+		owner string
+		moves int // it commits before each look up to this one
+		limit time.Duration
+		says  string // "": it is moved
 	}{
 		"an owner":              {"worker-7", 0, 0, "the other consumer still runs: 3 partitions are read by worker-7: stop it and wait a minute, or wait for it with --within 10m"},
 		"no owner, but commits": {"", 99, 0, "the checkpoint of partition 0 moved from "},
@@ -264,21 +264,21 @@ func TestMoveRefusesWhileTheOldConsumerRuns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, 8)
-				w.old.at = map[string]int64{"0": 1, "1": 7, "2": 7}
+				w.old.positions = map[string]int64{"0": 1, "1": 7, "2": 7}
 				w.old.owner = c.owner
 				w.old.onRead = func(n int) {
 					if n <= c.moves {
-						w.old.at["0"]++
+						w.old.positions["0"]++
 					}
 					if n > 8 && c.moves == 99 { // the log grows
 						w.hub.Append("0", sluicetest.Bodies("x")...)
 					}
 				}
 				m := w.mover(true)
-				m.Within = c.within
+				m.Limit = c.limit
 				report, err := m.Run(t.Context())
 				if c.says == "" {
-					if err != nil || report.Seams[0].Start != w.old.at["0"]+1 || report.Consumer.State != move.Stopped {
+					if err != nil || report.Seams[0].Start != w.old.positions["0"]+1 || report.Consumer.State != move.Stopped {
 						t.Errorf("%+v, %v", report, err)
 					}
 					return
@@ -306,7 +306,7 @@ func TestMoveNoticesAnotherLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, 8)
-				w.old.at, w.old.shifted = map[string]int64{"1": 3}, 1
+				w.old.positions, w.old.shifted = map[string]int64{"1": 3}, 1
 				w.old.letters = []azurecheckpoints.DeadLetter{{PartitionOrKey: "1", Sequence: 99}}
 				w.hub.Trim("1", c.trimmed)
 				if !c.refused {
@@ -341,10 +341,10 @@ func TestMoveNoticesAnotherLog(t *testing.T) {
 func TestMoveSeesAConsumerThatWasIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 8)
-		w.old.owners, w.old.at = false, map[string]int64{"0": 1, "1": 7}
+		w.old.owners, w.old.positions = false, map[string]int64{"0": 1, "1": 7}
 		w.old.onRead = func(n int) {
 			if n == 3 {
-				w.old.at["0"] = 5
+				w.old.positions["0"] = 5
 			}
 		}
 		report, err := w.mover(true).Run(t.Context())
@@ -365,12 +365,12 @@ func TestMoveSeesAConsumerThatWasIdle(t *testing.T) {
 func TestMoveSeesAConsumerThatStarts(t *testing.T) {
 	for says, start := range map[string]func(*oldConsumer){
 		"(partition 0 is read by worker-7, partition 1 is read by worker-7)": func(o *oldConsumer) { o.owner = "worker-7" },
-		"(partition 2 got its first checkpoint)":                             func(o *oldConsumer) { o.at["2"] = 0 },
+		"(partition 2 got its first checkpoint)":                             func(o *oldConsumer) { o.positions["2"] = 0 },
 	} {
 		t.Run(says, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, 8)
-				w.old.at = map[string]int64{"0": 1, "1": 7}
+				w.old.positions = map[string]int64{"0": 1, "1": 7}
 				w.old.onRead = func(n int) {
 					if n == 3 {
 						start(w.old)
@@ -388,7 +388,7 @@ func TestMoveSeesAConsumerThatStarts(t *testing.T) {
 func TestMoveLeavesThePipelinesCheckpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 8)
-		w.old.at = map[string]int64{"0": 3}
+		w.old.positions = map[string]int64{"0": 3}
 		topic, err := w.hub.Describe(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -412,7 +412,7 @@ func TestMoveLeavesThePipelinesCheckpoints(t *testing.T) {
 			old   int64
 			start int64 // 0: refused
 		}{{3, 4}, {6, 7}, {5, 0}} {
-			w.old.at["0"] = c.old
+			w.old.positions["0"] = c.old
 			report, err := w.mover(true).Run(t.Context())
 			if c.start == 0 && (err == nil || !strings.Contains(err.Error(), "has a checkpoint already, at 6")) || c.start > 0 && (err != nil || report.Seams[0].Start != c.start) {
 				t.Errorf("old at %d: %+v, %v", c.old, report, err)

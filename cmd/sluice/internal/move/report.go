@@ -20,7 +20,7 @@ type Report struct {
 	Other     string    `json:"other"`     // where the other consumer keeps its positions
 	Group     string    `json:"group"`
 	Applied   bool      `json:"applied"` // false: a dry run
-	At        time.Time `json:"at"`
+	Time      time.Time `json:"at"`
 	Consumer  Liveness  `json:"consumer"` // the one that is moved from
 	Waited    bool      `json:"waited"`   // until it had stopped
 	Seams     []*Seam   `json:"partitions"`
@@ -41,7 +41,7 @@ type Seam struct {
 	Already   bool       `json:"already,omitempty"` // an earlier run has moved the partition
 	Now       *int64     `json:"now,omitempty"`     // the new consumer's checkpoint, if it has begun
 	Letters   Letters    `json:"dead_letters"`
-	Effects   *Around    `json:"effects,omitempty"`
+	Effects   *Sides     `json:"effects,omitempty"`
 	Verdict   string     `json:"verdict"` // planned, proved, unknown
 	Why       []string   `json:"why,omitempty"`
 }
@@ -64,13 +64,13 @@ type Letters struct {
 	Gone     int64 `json:"-"`                    // of those imported: retention has removed the event
 }
 
-// Around is what the pipeline's table has on both sides of a seam.
-type Around struct {
-	Before int64  `json:"before"`          // rows of events before the seam
-	Last   *int64 `json:"last,omitempty"`  // the last of these events
-	After  int64  `json:"after"`           // rows of events after the seam
-	First  *int64 `json:"first,omitempty"` // the first of these events
-	Why    string `json:"unknown,omitempty"`
+// Sides is what the pipeline's table has on both sides of a seam.
+type Sides struct {
+	Earlier int64  `json:"before"`          // rows of events before the seam
+	Last    *int64 `json:"last,omitempty"`  // the last of these events
+	Later   int64  `json:"after"`           // rows of events after the seam
+	First   *int64 `json:"first,omitempty"` // the first of these events
+	Why     string `json:"unknown,omitempty"`
 }
 
 func newSeam(c azurecheckpoints.Checkpoint, end int64) *Seam {
@@ -155,9 +155,9 @@ func (r *Report) conclude() {
 func (r *Report) WriteTo(w io.Writer) (int64, error) {
 	var b strings.Builder
 	if r.Direction == back {
-		fmt.Fprintf(&b, "from sluice, group %s, to %s, %s\n", r.Group, r.Other, r.At.Format(time.RFC3339))
+		fmt.Fprintf(&b, "from sluice, group %s, to %s, %s\n", r.Group, r.Other, r.Time.Format(time.RFC3339))
 	} else {
-		fmt.Fprintf(&b, "from %s to sluice, group %s, %s\n", r.Other, r.Group, r.At.Format(time.RFC3339))
+		fmt.Fprintf(&b, "from %s to sluice, group %s, %s\n", r.Other, r.Group, r.Time.Format(time.RFC3339))
 	}
 	fmt.Fprintf(&b, "old consumer: %s: %s\n\n", r.Consumer.State, r.Consumer.Seen)
 	t := term.NewTable("PARTITION", "LAST DONE", "END OF LOG", "NEW START", "NOW AT", "DEAD LETTERS", "EFFECTS", "SEAM")
@@ -231,12 +231,12 @@ func (l Letters) String() string {
 	return cmp.Or(strings.Join(parts, ", "), "-")
 }
 
-func (a *Around) String() string {
+func (a *Sides) String() string {
 	switch {
 	case a == nil:
 		return "-"
 	case a.Why != "":
 		return "unknown"
 	}
-	return fmt.Sprintf("%s before, %s after", humanize.Count(a.Before), humanize.Count(a.After))
+	return fmt.Sprintf("%s before, %s after", humanize.Count(a.Earlier), humanize.Count(a.Later))
 }

@@ -28,9 +28,9 @@ import (
 	"github.com/sluice-go/sluice/pipeline"
 )
 
-// From names where another consumer keeps its positions. Exactly one of Group, Blob and Database is
-// set.
-type From struct {
+// Origin names where another consumer keeps its positions. Exactly one of Group, Blob and Database
+// is set.
+type Origin struct {
 	Group        string // consumer group of Kafka
 	Blob, Prefix string // container of Azure Blob Storage
 	Database     string // URL, or env:NAME
@@ -56,7 +56,7 @@ type Source interface {
 }
 
 // Open returns the source. It does not connect. The caller closes it.
-func (f *From) Open() (Source, error) {
+func (f *Origin) Open() (Source, error) {
 	given := 0
 	for _, flag := range []string{f.Group, f.Blob, f.Database} {
 		if flag != "" {
@@ -250,7 +250,7 @@ func (s tableSource) DeadLetters(ctx context.Context, topic string) ([]azurechec
 const NoTable = "none"
 
 // rows returns the table to import from.
-func (f *From) rows() (Source, error) {
+func (f *Origin) rows() (Source, error) {
 	if strings.EqualFold(f.Table, f.DeadLetters) {
 		return nil, usage.Errorf("--table and --dead-letters-table name one table: name two, or pass --dead-letters-table %s", NoTable)
 	}

@@ -13,12 +13,12 @@ import (
 
 // Filled is what is known of the events. All texts may be anything.
 type Filled struct {
-	Log    *Log     // nil: the names in source are to be corrected
-	Format []string // the keys of source.format, as "compression: gzip"
-	Advice []string // lines of comment about the format
-	Tables []Table  // at least one
-	Own    bool     // the tables exist: they are not created
-	About  string   // of which events this was guessed
+	Log         *Log     // nil: the names in source are to be corrected
+	Format      []string // the keys of source.format, as "compression: gzip"
+	Advice      []string // lines of comment about the format
+	Tables      []Table  // at least one
+	Own         bool     // the tables exist: they are not created
+	Description string   // of which events this was guessed
 }
 
 // Log is a hub or a topic that was read.
@@ -107,8 +107,8 @@ const maxComment = 300
 func (f *Filled) target() string {
 	var b strings.Builder
 	b.WriteString("\n")
-	if f.About != "" {
-		fmt.Fprintf(&b, "# Guessed from %s. required: false: a later event may lack the value.\n", Comment(f.About, maxComment))
+	if f.Description != "" {
+		fmt.Fprintf(&b, "# Guessed from %s. required: false: a later event may lack the value.\n", Comment(f.Description, maxComment))
 	}
 	if len(f.Tables) == 1 {
 		b.WriteString("target:\n")

@@ -15,9 +15,9 @@ import (
 type Decoder struct {
 	Pipeline *pipeline.Pipeline
 
-	mu     sync.Mutex
-	outage error // the last one
-	until  time.Time
+	mu        sync.Mutex
+	outage    error // the last one
+	outageEnd time.Time
 }
 
 // Bounds of decoding.
@@ -36,7 +36,7 @@ func (d *Decoder) event(ctx context.Context, e *driver.Event) (*driver.Event, er
 	}
 	d.mu.Lock()
 	known := d.outage
-	if time.Now().After(d.until) {
+	if time.Now().After(d.outageEnd) {
 		known = nil
 	}
 	d.mu.Unlock()
@@ -49,7 +49,7 @@ func (d *Decoder) event(ctx context.Context, e *driver.Event) (*driver.Event, er
 	if err != nil && ctx.Err() == nil && (errors.Is(err, driver.ErrOutage) || bound.Err() != nil) {
 		err = driver.Outage(err)
 		d.mu.Lock()
-		d.outage, d.until = err, time.Now().Add(outageFor)
+		d.outage, d.outageEnd = err, time.Now().Add(outageFor)
 		d.mu.Unlock()
 	}
 	return whole, err

@@ -34,7 +34,7 @@ var errShown = errors.New("all wanted events were shown")
 func (k *look) follow(ctx context.Context, after []int64) error {
 	showing := make(chan struct{}, 1) // one event at a time
 	err := eachPartition(ctx, k.result.Partitions, len(k.result.Partitions), func(ctx context.Context, i int) error {
-		r := &reading{log: k.log, partition: k.result.Partitions[i], after: after[i], until: noEnd, patience: followPatience}
+		r := &reading{log: k.log, partition: k.result.Partitions[i], lastRead: after[i], end: noEnd, patience: followPatience}
 		r.gone = func(first, last int64) {
 			k.Log.Warn("events are gone, by retention", "partition", r.partition, "first", first, "last", last)
 		}
@@ -73,13 +73,13 @@ type showError struct{ error }
 // again reads, and reads again after an error that may pass.
 func (k *look) again(ctx context.Context, r *reading) error {
 	for pause := leastPause; ; {
-		before := r.after
+		before := r.lastRead
 		err := r.run(ctx)
 		var output *showError
 		if err == nil || ctx.Err() != nil || errors.Is(err, errShown) || errors.Is(err, driver.ErrRefused) || errors.As(err, &output) {
 			return err
 		}
-		if r.after > before {
+		if r.lastRead > before {
 			pause = leastPause
 		}
 		k.Log.Warn("the log is read again", "partition", r.partition, "in", pause, "error", err)

@@ -47,7 +47,7 @@ type Result struct {
 	Shown      int
 	Partitions []string // that were looked at
 	Empty      []string // that hold nothing
-	Behind     []string // whose events are all before the start
+	Earlier    []string // whose events are all before the start
 	Cut        bool     // older events were not searched
 	Notes      []string // what else the user should know
 	Undecided  int64    // events of which it cannot be decided whether they match
@@ -127,13 +127,13 @@ func (k *look) describe() {
 			k.result.Empty = append(k.result.Empty, s.partition)
 		}
 		if s.held != nil {
-			k.note("partition %s: %s cannot be read yet: %s: %s", s.partition, between(s.last+1, s.held.Last), s.held.What, s.held.Check)
+			k.note("partition %s: %s cannot be read yet: %s: %s", s.partition, eventRange(s.last+1, s.held.Last), s.held.What, s.held.Check)
 		}
 	}
 }
 
-// between names the events from one number to another.
-func between(first, last int64) string {
+// eventRange names the events from one number to another.
+func eventRange(first, last int64) string {
 	if first == last {
 		return fmt.Sprintf("event %d", first)
 	}
@@ -209,7 +209,7 @@ const leastWindow = 100
 // window returns the newest events that match, at most as many as may be shown, of those after one
 // number up to another. Events that retention has removed meanwhile are left out.
 func (k *look) window(ctx context.Context, partition string, after, until int64) (list []*driver.Event, err error) {
-	r := &reading{log: k.log, partition: partition, after: after, until: until, patience: k.Patience, gone: func(_, _ int64) {}}
+	r := &reading{log: k.log, partition: partition, lastRead: after, end: until, patience: k.Patience, gone: func(_, _ int64) {}}
 	r.event = func(e *driver.Event) (bool, error) {
 		ok, err := k.matches(ctx, e)
 		if ok && err == nil {
@@ -233,11 +233,11 @@ func (k *look) showFrom(ctx context.Context) error {
 		}
 		if s.size() > 0 && after >= s.last {
 			k.mu.Lock()
-			k.result.Behind = append(k.result.Behind, s.partition)
+			k.result.Earlier = append(k.result.Earlier, s.partition)
 			k.mu.Unlock()
 		}
 		found := 0
-		r := &reading{log: k.log, partition: s.partition, after: after, until: s.last, patience: k.Patience, gone: k.gone(s.partition)}
+		r := &reading{log: k.log, partition: s.partition, lastRead: after, end: s.last, patience: k.Patience, gone: k.gone(s.partition)}
 		r.event = func(e *driver.Event) (bool, error) {
 			if !k.wants(e) {
 				return false, nil
@@ -251,7 +251,7 @@ func (k *look) showFrom(ctx context.Context) error {
 		}
 		return r.run(ctx)
 	})
-	slices.SortFunc(k.result.Behind, func(a, b string) int {
+	slices.SortFunc(k.result.Earlier, func(a, b string) int {
 		return cmp.Compare(slices.Index(k.result.Partitions, a), slices.Index(k.result.Partitions, b))
 	})
 	return k.showKept(ctx, err)
@@ -260,7 +260,7 @@ func (k *look) showFrom(ctx context.Context) error {
 // gone notes that events of a partition are gone. A consumer halts there.
 func (k *look) gone(partition string) func(first, last int64) {
 	return func(first, last int64) {
-		k.note("partition %s: the log does not have %s any more: event %d is the next; a pipeline that starts at %d halts", partition, between(first, last), last+1, first)
+		k.note("partition %s: the log does not have %s any more: event %d is the next; a pipeline that starts at %d halts", partition, eventRange(first, last), last+1, first)
 	}
 }
 

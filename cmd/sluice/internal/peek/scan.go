@@ -87,8 +87,8 @@ func (l *Log) seek(ctx context.Context, partition string, start driver.Start) (a
 type reading struct {
 	log       *Log
 	partition string
-	after     int64 // the last that was read, or is to be left out
-	until     int64 // the last to read
+	lastRead  int64 // the last that was read, or is to be left out
+	end       int64 // the last to read
 	// patience bounds the wait for an event that is there. Where new ones are awaited, the log is
 	// then opened again.
 	patience time.Duration
@@ -102,13 +102,13 @@ type reading struct {
 
 // run reads. If events are gone, it goes on with the oldest one.
 func (r *reading) run(ctx context.Context) error {
-	for r.after < r.until && !r.ended {
+	for r.lastRead < r.end && !r.ended {
 		err := r.log.inSomeGroup(ctx, r.partition, func(source Source) error { return r.read(ctx, source) })
 		var gone *driver.RetentionError
 		switch {
-		case errors.As(err, &gone) && gone.First > r.after+1:
-			r.gone(r.after+1, gone.First-1)
-			r.after = gone.First - 1
+		case errors.As(err, &gone) && gone.First > r.lastRead+1:
+			r.gone(r.lastRead+1, gone.First-1)
+			r.lastRead = gone.First - 1
 		case err != nil:
 			return err
 		}
@@ -118,7 +118,7 @@ func (r *reading) run(ctx context.Context) error {
 
 // read reads from one source, up to the end or an error.
 func (r *reading) read(ctx context.Context, source Source) error {
-	reader, err := source.Open(ctx, r.partition, driver.Position{Sequence: r.after}, driver.NoEpoch)
+	reader, err := source.Open(ctx, r.partition, driver.Position{Sequence: r.lastRead}, driver.NoEpoch)
 	if err != nil {
 		return err
 	}
@@ -127,27 +127,27 @@ func (r *reading) read(ctx context.Context, source Source) error {
 		defer cancel()
 		_ = reader.Close(closing)
 	}()
-	for r.after < r.until {
+	for r.lastRead < r.end {
 		waiting, cancel := context.WithTimeout(ctx, r.patience)
 		events, err := reader.Read(waiting, readBatch)
 		late := waiting.Err() != nil && ctx.Err() == nil
 		cancel()
-		if err != nil && late && r.until == noEnd {
+		if err != nil && late && r.end == noEnd {
 			return nil
 		}
 		if err != nil && late {
 			return fmt.Errorf("%s, partition %s: nothing came within %v after event %d, although the log has events up to %d: try again; if it stays, sluice check --connect examines the log",
-				r.log.Name(), r.partition, r.patience, r.after, r.until)
+				r.log.Name(), r.partition, r.patience, r.lastRead, r.end)
 		}
 		if err != nil {
 			return err
 		}
 		for _, e := range events {
-			if e.Sequence > r.until {
-				r.after = r.until
+			if e.Sequence > r.end {
+				r.lastRead = r.end
 				return nil
 			}
-			r.after = e.Sequence
+			r.lastRead = e.Sequence
 			if e.Control {
 				continue
 			}

@@ -18,8 +18,8 @@ func (r *Result) Summary(name string, cfg *Config) []string {
 	if len(r.Empty) > 0 && len(r.Empty) < len(r.Partitions) {
 		text += "; without events: " + named(r.Empty)
 	}
-	if len(r.Behind) > 0 && len(r.Behind)+len(r.Empty) < len(r.Partitions) {
-		text += "; without events from the start on: " + named(r.Behind)
+	if len(r.Earlier) > 0 && len(r.Earlier)+len(r.Empty) < len(r.Partitions) {
+		text += "; without events from the start on: " + named(r.Earlier)
 	}
 	if r.Cut {
 		text += "; older events were not searched: --scan N searches more, and so does --start"

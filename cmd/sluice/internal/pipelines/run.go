@@ -21,9 +21,9 @@ type Consumer interface {
 type RunConfig struct {
 	// StopTimeout limits a graceful stop. Then the batches in progress are cancelled.
 	StopTimeout time.Duration
-	// Until returns when there is nothing more to do. Nil: run until interrupted.
-	Until func(context.Context) error
-	Log   *slog.Logger
+	// Wait returns when there is nothing more to do. Nil: run until interrupted.
+	Wait func(context.Context) error
+	Log  *slog.Logger
 }
 
 // EndTimeout limits what follows a graceful stop: batches in progress are cancelled, leases released, and
@@ -36,14 +36,14 @@ const EndTimeout = 9 * time.Second
 // line in the log. Leases that it has not released expire. The function that it returns ends the
 // wait.
 func ExitLate(stopping context.Context, stopTimeout time.Duration, log *slog.Logger) (ended func()) {
-	return within(stopping, stopTimeout+EndTimeout, func(limit time.Duration) {
+	return watchdog(stopping, stopTimeout+EndTimeout, func(limit time.Duration) {
 		log.Error("not stopped in time, exiting", "after", limit, "next", "look above for what does not answer: its leases expire by themselves, and what was not committed is done again")
 		os.Exit(1)
 	})
 }
 
-// within calls late if ended is not called within a limit of the end of stopping.
-func within(stopping context.Context, limit time.Duration, late func(limit time.Duration)) (ended func()) {
+// watchdog calls late if ended is not called within a limit of the end of stopping.
+func watchdog(stopping context.Context, limit time.Duration, late func(limit time.Duration)) (ended func()) {
 	done := make(chan struct{})
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
@@ -63,7 +63,7 @@ func within(stopping context.Context, limit time.Duration, late func(limit time.
 	return func() { close(done); waiting.Wait() }
 }
 
-// Run runs a consumer until interrupted ends, or until cfg.Until returns, and then stops it
+// Run runs a consumer until interrupted ends, or until cfg.Wait returns, and then stops it
 // gracefully. A signal during the stop cancels the batches in progress.
 func Run(ctx, interrupted context.Context, c Consumer, cfg *RunConfig) error {
 	work, cancel := context.WithCancel(ctx)
@@ -72,8 +72,8 @@ func Run(ctx, interrupted context.Context, c Consumer, cfg *RunConfig) error {
 	go func() { ended <- c.Run(work) }()
 	reached := make(chan error, 1)
 	var waiting sync.WaitGroup
-	if cfg.Until != nil {
-		waiting.Go(func() { reached <- cfg.Until(work) })
+	if cfg.Wait != nil {
+		waiting.Go(func() { reached <- cfg.Wait(work) })
 	}
 	defer func() { cancel(); waiting.Wait() }()
 
@@ -89,7 +89,7 @@ func Run(ctx, interrupted context.Context, c Consumer, cfg *RunConfig) error {
 		// Before the log line: an operator may send the second signal as soon as it appears.
 		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 		cfg.Log.Info("stopping", "cause", context.Cause(interrupted))
-		if cfg.Until != nil {
+		if cfg.Wait != nil {
 			result = errors.New("interrupted before it had caught up")
 		}
 	}

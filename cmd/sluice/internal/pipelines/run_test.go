@@ -23,7 +23,7 @@ func TestWithin(t *testing.T) {
 				interrupted, interrupt := context.WithCancel(t.Context())
 				defer interrupt()
 				var after time.Duration
-				ended := within(interrupted, 30*time.Second, func(limit time.Duration) { after = limit })
+				ended := watchdog(interrupted, 30*time.Second, func(limit time.Duration) { after = limit })
 				time.Sleep(time.Hour) // the time before the interruption does not count
 				if c.interrupted {
 					interrupt()

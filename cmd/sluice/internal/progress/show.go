@@ -110,15 +110,15 @@ func (s *show) due(now time.Time) bool {
 
 func (s *show) take(m *Monitor, now time.Time) {
 	s.Totals = m.Stats()
-	s.rate = s.speed.At(now, s.Done())
-	s.charge = s.chargeSpeed.At(now, int64(s.Cost))
+	s.rate = s.speed.Add(now, s.Done())
+	s.charge = s.chargeSpeed.Add(now, int64(s.Cost))
 }
 
 // average is what a record has cost.
 func (s *show) average() float64 { return s.Cost / float64(max(s.Written, 1)) }
 
-// behind is the lag, and how many partitions do not move, in words.
-func (s *show) behind() string {
+// lagText is the lag, and how many partitions do not move, in words.
+func (s *show) lagText() string {
 	text := "lag ?"
 	if s.Lag >= 0 {
 		text = "lag " + humanize.Count(s.Lag)
@@ -134,7 +134,7 @@ func (s *show) behind() string {
 
 // brief is what matters most, for a line that others share.
 func (s *show) brief() string {
-	text := humanize.Count(s.rate) + "/s  " + s.behind()
+	text := humanize.Count(s.rate) + "/s  " + s.lagText()
 	if s.DeadLetters > 0 {
 		text += "  " + humanize.Count(s.DeadLetters) + " dead"
 	}
@@ -148,7 +148,7 @@ func (s *show) line(running time.Duration) string {
 		// What matters most comes first, for terminals are narrow.
 		add("%s written", humanize.Count(s.Written))
 		add("%s/s", humanize.Count(s.rate))
-		add("%s", s.behind())
+		add("%s", s.lagText())
 		if s.DeadLetters > 0 {
 			add("%s", humanize.Plural(s.DeadLetters, "dead letter", "dead letters"))
 		}
@@ -162,7 +162,7 @@ func (s *show) line(running time.Duration) string {
 	} else {
 		add("%s", humanize.Plural(s.Events, "event", "events"))
 		add("%s/s", humanize.Count(s.rate))
-		add("%s", s.behind())
+		add("%s", s.lagText())
 		add("%s", humanize.Plural(s.DeadLetters, "dead letter", "dead letters"))
 	}
 	add("%s", humanize.Plural(s.Partitions, "partition", "partitions"))

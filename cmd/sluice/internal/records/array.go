@@ -22,14 +22,14 @@ func (a *array) next() (Record, error) {
 		return Record{}, io.EOF
 	}
 	if !a.begun {
-		if _, _, _, err := a.until("["); err != nil {
+		if _, _, _, err := a.readTo("["); err != nil {
 			return Record{}, fmt.Errorf("%s: %w", a.file, err)
 		}
 		a.begun = true
 	}
 	a.number++
 	at := Place{File: a.file, Unit: "record", Number: a.number}
-	body, size, end, err := a.until(",]")
+	body, size, end, err := a.readTo(",]")
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the array has no end")
 	}

@@ -70,7 +70,7 @@ func (c *collection) member() error {
 		_, err = c.in.Discard(1)
 		return errors.Join(err, c.end())
 	}
-	text, _, _, err := c.until(":")
+	text, _, _, err := c.readTo(":")
 	if err != nil {
 		return c.fail("the FeatureCollection", err)
 	}
@@ -81,7 +81,7 @@ func (c *collection) member() error {
 	if name == "features" {
 		return c.openFeatures()
 	}
-	value, size, end, err := c.until(",}")
+	value, size, end, err := c.readTo(",}")
 	if err != nil {
 		return c.fail("the FeatureCollection", err)
 	}
@@ -129,7 +129,7 @@ func (c *collection) feature() (_ Record, more bool, err error) {
 	}
 	c.number++
 	at := Place{File: c.file, Unit: "feature", Number: c.number}
-	body, size, end, err := c.until(",]")
+	body, size, end, err := c.readTo(",]")
 	if err != nil {
 		return Record{}, false, c.fail(fmt.Sprintf("feature %d", c.number), err)
 	}

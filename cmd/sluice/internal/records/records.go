@@ -64,16 +64,16 @@ func tooLarge(at Place, size int) error {
 
 // Reader reads the records of one file.
 type Reader struct {
-	from io.Reader
-	in   *bufio.Reader
-	file string
-	cfg  Config
-	next func() (Record, error) // nil until the format is known
+	source io.Reader
+	in     *bufio.Reader
+	file   string
+	cfg    Config
+	next   func() (Record, error) // nil until the format is known
 }
 
 // NewReader reads from in; file is the name for messages. A nil cfg takes every default.
 func NewReader(in io.Reader, file string, cfg *Config) *Reader {
-	r := &Reader{from: in, file: file}
+	r := &Reader{source: in, file: file}
 	if cfg != nil {
 		r.cfg = *cfg
 	}
@@ -102,7 +102,7 @@ func Check(in io.Reader, file string, cfg *Config) error {
 }
 
 func (r *Reader) open() (err error) {
-	in := bufio.NewReader(r.from)
+	in := bufio.NewReader(r.source)
 	if isAvro(in) {
 		return r.capture(in)
 	}

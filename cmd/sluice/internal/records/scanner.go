@@ -32,10 +32,10 @@ func (s *scanner) skipSpace() (byte, error) {
 	}
 }
 
-// until reads up to one of these characters outside of brackets and quotes, and returns that too as
-// end. Without characters it reads one object or array. Of a value above the limit only the size is
-// returned.
-func (s *scanner) until(stops string) (body []byte, size int, end byte, err error) {
+// readTo reads up to one of these characters outside of brackets and quotes, and returns that too
+// as end. Without characters it reads one object or array. Of a value above the limit only the size
+// is returned.
+func (s *scanner) readTo(stops string) (body []byte, size int, end byte, err error) {
 	var depth int
 	var quoted, escaped bool
 	for {

@@ -35,7 +35,7 @@ func (v *values) next() (Record, error) {
 	if v.number > 1 {
 		at.Unit, at.Number = fmt.Sprintf("line %d, value", v.begun), v.number
 	}
-	body, size, _, err := v.until("")
+	body, size, _, err := v.readTo("")
 	if err != nil {
 		return Record{}, v.fail(fmt.Sprintf("line %d: the value that begins there", v.begun), err)
 	}

@@ -121,7 +121,7 @@ func Marked(w io.Writer, asJSON bool, marked int64, at time.Time) error {
 	if asJSON {
 		return JSON(w, struct {
 			Marked int64      `json:"marked"`
-			At     *time.Time `json:"at,omitempty"`
+			Time   *time.Time `json:"at,omitempty"`
 		}{marked, optional(at)})
 	}
 	text := humanize.Plural(marked, "dead letter", "dead letters") + " marked for a retry"

@@ -30,7 +30,7 @@ type answer struct {
 }
 
 func readAnswer(r io.Reader, filter Filter, add func(Item) error) error {
-	bounded := &recordReader{from: r}
+	bounded := &recordReader{source: r}
 	a := &answer{json.NewDecoder(bounded), bounded, filter, add, 0}
 	err := a.object(func(key string) error {
 		switch key {

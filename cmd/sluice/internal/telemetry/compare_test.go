@@ -38,7 +38,7 @@ func TestVerdicts(t *testing.T) {
 		{"more is lost than rounding hides", world{rates: [2]float64{100, 30}, record: "whole", loss: 0.3}, Both, []string{"of the events are missing"}},
 		{"a drift", world{rates: [2]float64{100, 30}, record: "exact", slope: 0.03}, Undecided, []string{"Can't tell: the days drift."}},
 	} {
-		c.world.volume, c.world.before, c.world.after, c.world.spread, c.world.holiday = 20_000, 28, 28, 0.01, -1
+		c.world.volume, c.world.daysBefore, c.world.daysAfter, c.world.spread, c.world.holiday = 20_000, 28, 28, 0.01, -1
 		r := c.world.report(t)
 		text := strings.Join(r.Explain(), "\n")
 		if r.Verdict != c.verdict || strings.Contains(text, "steady") {

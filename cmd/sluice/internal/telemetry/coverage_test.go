@@ -14,16 +14,16 @@ import (
 // world is what a set of days is drawn from: events come at random (Poisson) with a weekday's and a
 // day's own mean, and a sampler keeps each with the rate's probability.
 type world struct {
-	volume        float64 // events on a usual day
-	before, after int     // days on either side of the change
-	spread        float64 // the days' own variation
-	rates         [2]float64
-	record        string                // how items have their rate: exact, whole (itemCount), mixed (itemCount, rounded at random)
-	loss          float64               // from the change on
-	slope         float64               // by how much each day has less than the one before, in a steady drift
-	measured      bool                  // values differ
-	holiday       int                   // index of a day that has half of the events; -1: none
-	events        map[time.Time]float64 // if not nil, is given how many events there are
+	volume                float64 // events on a usual day
+	daysBefore, daysAfter int     // days on either side of the change
+	spread                float64 // the days' own variation
+	rates                 [2]float64
+	record                string                // how items have their rate: exact, whole (itemCount), mixed (itemCount, rounded at random)
+	loss                  float64               // from the change on
+	slope                 float64               // by how much each day has less than the one before, in a steady drift
+	measured              bool                  // values differ
+	holiday               int                   // index of a day that has half of the events; -1: none
+	events                map[time.Time]float64 // if not nil, is given how many events there are
 }
 
 var weekdayFactors = [7]float64{0.35, 1.3, 1.3, 1.25, 1.25, 1.2, 0.35} // from Sunday on, 1 on average
@@ -70,7 +70,7 @@ func (w *world) draw(r *rand.Rand) *Series {
 		panic(err)
 	}
 	first := time.Date(2025, 4, 7+r.IntN(7), 0, 0, 0, 0, time.UTC)
-	for i := range w.before + w.after {
+	for i := range w.daysBefore + w.daysAfter {
 		day := first.AddDate(0, 0, i)
 		mean := w.volume * weekdayFactors[day.Weekday()] * max(0, 1+w.spread*r.NormFloat64())
 		mean *= math.Pow(1-w.slope, float64(i))
@@ -78,7 +78,7 @@ func (w *world) draw(r *rand.Rand) *Series {
 			mean /= 2
 		}
 		rate, sdk, kept := w.rates[0], "dotnet:2.1.0", w.rates[0]/100
-		if i >= w.before {
+		if i >= w.daysBefore {
 			rate, sdk, kept = w.rates[1], "dotnet:2.3.0", w.rates[1]/100*(1-w.loss)
 		}
 		recorded := 0.0
@@ -188,7 +188,7 @@ func TestCoverage(t *testing.T) {
 		days := coverageDays[seed/len(coverageSizes)%len(coverageDays)]
 		n := seed / len(coverageSizes) / len(coverageDays)
 		w := world{
-			volume: size, before: days[0], after: days[1], spread: []float64{0, 0.03, 0.05}[n%3],
+			volume: size, daysBefore: days[0], daysAfter: days[1], spread: []float64{0, 0.03, 0.05}[n%3],
 			rates: coverageRates[n%len(coverageRates)], record: []string{"exact", "whole", "exact", "mixed"}[n%4], measured: n%7 == 3, holiday: -1,
 		}
 		if n%5 == 4 {
@@ -224,7 +224,7 @@ func TestCoverage(t *testing.T) {
 func TestCoverageOfLoss(t *testing.T) {
 	sets := max(1000, coverageSets(t))
 	for _, w := range []world{
-		{volume: 1_000, before: 14, after: 14}, {volume: 1_000, before: 30, after: 30}, {volume: 5_000, before: 14, after: 14}, {volume: 50_000, before: 14, after: 14},
+		{volume: 1_000, daysBefore: 14, daysAfter: 14}, {volume: 1_000, daysBefore: 30, daysAfter: 30}, {volume: 5_000, daysBefore: 14, daysAfter: 14}, {volume: 50_000, daysBefore: 14, daysAfter: 14},
 	} {
 		w.rates, w.loss, w.holiday, w.record, w.spread = [2]float64{100, 30}, 0.1, -1, "exact", 0.02
 		found, right := 0, 0
@@ -240,7 +240,7 @@ func TestCoverageOfLoss(t *testing.T) {
 				right++
 			}
 		}
-		text := fmt.Sprintf("%.0f items a day, %d+%d days: a loss of 10 %% is found in %d of %d sets, and in the interval of %d", w.volume, w.before, w.after, found, sets, right)
+		text := fmt.Sprintf("%.0f items a day, %d+%d days: a loss of 10 %% is found in %d of %d sets, and in the interval of %d", w.volume, w.daysBefore, w.daysAfter, found, sets, right)
 		t.Log(text)
 		if float64(found) < 0.95*float64(sets) || float64(right) < 0.98*float64(sets) {
 			t.Error(text)
@@ -268,7 +268,7 @@ func TestCoverageOfReference(t *testing.T) {
 		{50_000, [2]int{0, 28}, [2]float64{100, 100}, 0.01, 0.95, 1},
 		{1_000, [2]int{14, 14}, [2]float64{100, 30}, 0.1, 0.95, 1},
 	} {
-		w := world{volume: c.volume, before: c.days[0], after: c.days[1], spread: 0.05, rates: c.rates, record: "exact", loss: c.loss, holiday: -1}
+		w := world{volume: c.volume, daysBefore: c.days[0], daysAfter: c.days[1], spread: 0.05, rates: c.rates, record: "exact", loss: c.loss, holiday: -1}
 		found := 0
 		for seed := range sets {
 			w.events = map[time.Time]float64{}

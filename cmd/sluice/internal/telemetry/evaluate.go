@@ -75,8 +75,8 @@ type Report struct {
 	Odd *Short
 	// Short are days that fall short of the reference by themselves.
 	Short []Short
-	// Beyond is how many days of the reference come after the last item.
-	Beyond int
+	// TrailingDays is how many days of the reference come after the last item.
+	TrailingDays int
 	// Empty is how many days without items count as days: so few are usual that chance explains it.
 	Empty int
 	// Unseen is the largest loss that can't be excluded; 1 if nothing can.
@@ -157,7 +157,7 @@ func (r *Report) choose(all []*Bin, zone *time.Location, c *Config) (days []*Bin
 	last := first.AddDate(0, 0, len(all)-1)
 	for day, count := range c.Reference {
 		if day.After(last) && count > 0 {
-			r.Beyond++
+			r.TrailingDays++
 		}
 	}
 	return days
@@ -215,7 +215,7 @@ func (r *Report) verdict(tolerance float64) Verdict {
 		return Both
 	case r.lost():
 		return Loss
-	case r.Unseen >= tolerance || r.Beyond > 0:
+	case r.Unseen >= tolerance || r.TrailingDays > 0:
 		return Undecided
 	case changed:
 		return Sampling

@@ -120,10 +120,10 @@ func (r *Report) headline() string {
 		return "Can't tell: the days drift."
 	case r.Unseen >= 1:
 		return "Can't tell: there are too few days or items to exclude any loss" + r.known() + "."
-	case r.Beyond == 1:
+	case r.TrailingDays == 1:
 		return "Can't tell: the reference has a day after the last item; ask for the same days."
-	case r.Beyond > 1:
-		return fmt.Sprintf("Can't tell: the reference has %d days after the last item; ask for the same days.", r.Beyond)
+	case r.TrailingDays > 1:
+		return fmt.Sprintf("Can't tell: the reference has %d days after the last item; ask for the same days.", r.TrailingDays)
 	case len(r.Changes) > 0:
 		return r.cause("can explain") + "; " + r.unseen()
 	}
@@ -151,7 +151,7 @@ func (r *Report) known() string {
 func (r *Report) cause(verb string) string {
 	c := largest(r.Changes)
 	what := "drop"
-	if c.After > c.Before {
+	if c.NewRate > c.OldRate {
 		what = "rise"
 	}
 	return fmt.Sprintf("Sampling %s the %s (%s)", verb, what, c.span())
@@ -180,12 +180,12 @@ func percent(share float64) string {
 
 // span is a change of the rate with its day.
 func (c RateChange) span() string {
-	return fmt.Sprintf("from %.3g %% to %.3g %% on %s", c.Before, c.After, c.Day.Format(time.DateOnly))
+	return fmt.Sprintf("from %.3g %% to %.3g %% on %s", c.OldRate, c.NewRate, c.Day.Format(time.DateOnly))
 }
 
 // String is a sentence.
 func (c RateChange) String() string {
-	text := fmt.Sprintf("The recorded sampling rate went %s (%+.0f %%).", c.span(), 100*(c.After/c.Before-1))
+	text := fmt.Sprintf("The recorded sampling rate went %s (%+.0f %%).", c.span(), 100*(c.NewRate/c.OldRate-1))
 	switch {
 	case len(c.Came) > 0 && len(c.Went) > 0:
 		return text + " SDK " + strings.Join(c.Came, ", ") + " came that day, in place of " + strings.Join(c.Went, ", ") + "."

@@ -9,15 +9,15 @@ import (
 
 // RateChange is a day on which the recorded sampling rate changed.
 type RateChange struct {
-	Day           time.Time
-	Before, After float64 // rates of the days up to the next change on either side, in percent
+	Day              time.Time
+	OldRate, NewRate float64 // rates of the days up to the next change on either side, in percent
 	// Came and Went are versions of the SDK that most items had after, but not
 	// before, and the other way round. Versions are all that the items after had.
 	Came, Went, Versions []string
 }
 
 // size is how large a change is, whichever way it goes.
-func (c *RateChange) size() float64 { return math.Abs(math.Log(c.After / c.Before)) }
+func (c *RateChange) size() float64 { return math.Abs(math.Log(c.NewRate / c.OldRate)) }
 
 // leastChange is how much the rates of days may differ, relatively, before there is a change
 // between them. So where no change is reported, all rates are this close.
@@ -43,7 +43,7 @@ func rateChanges(days []*Bin) []RateChange {
 	var changes []RateChange
 	for i := 1; i < len(parts); i++ {
 		before, after := parts[i-1], parts[i]
-		c := RateChange{Day: after.Start, Before: before.Rate(), After: after.Rate()}
+		c := RateChange{Day: after.Start, OldRate: before.Rate(), NewRate: after.Rate()}
 		c.Came, c.Went = newcomers(before, after), newcomers(after, before)
 		for name := range after.SDKs {
 			c.Versions = append(c.Versions, name)

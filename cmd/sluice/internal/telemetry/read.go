@@ -116,7 +116,7 @@ func yieldObject(object map[string]any, filter Filter, add func(Item) error) err
 }
 
 func readCSV(r *bufio.Reader, filter Filter, add func(Item) error) error {
-	bounded := &recordReader{from: r}
+	bounded := &recordReader{source: r}
 	in := csv.NewReader(bounded)
 	in.Comma, in.ReuseRecord = separator(r), true
 	header, err := in.Read()
@@ -166,15 +166,15 @@ func separator(r *bufio.Reader) rune {
 
 // recordReader fails once it has been read further than a record may be long.
 type recordReader struct {
-	from io.Reader
-	n    int
+	source io.Reader
+	n      int
 }
 
 func (r *recordReader) Read(p []byte) (int, error) {
 	if r.n > maxRecord {
 		return 0, fmt.Errorf("longer than %d bytes", maxRecord)
 	}
-	n, err := r.from.Read(p)
+	n, err := r.source.Read(p)
 	r.n += n
 	return n, err
 }

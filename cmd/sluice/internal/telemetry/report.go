@@ -86,33 +86,33 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		NoiseHigh float64 `json:"noise_high"`
 	}
 	type change struct {
-		Day    string   `json:"day"`
-		Before float64  `json:"before"`
-		After  float64  `json:"after"`
-		Came   []string `json:"sdk_came,omitempty"`
-		Went   []string `json:"sdk_went,omitempty"`
+		Day     string   `json:"day"`
+		OldRate float64  `json:"before"`
+		NewRate float64  `json:"after"`
+		Came    []string `json:"sdk_came,omitempty"`
+		Went    []string `json:"sdk_went,omitempty"`
 	}
 	type short struct {
 		Day    string  `json:"day"`
 		Change float64 `json:"change"`
 	}
 	data := struct {
-		Verdict Verdict  `json:"verdict"`
-		Changes []change `json:"rate_changes"`
-		Step    *step    `json:"step,omitempty"`
-		Short   []short  `json:"days_short_of_the_reference,omitempty"`
-		Beyond  int      `json:"reference_days_after_the_last_item,omitempty"`
-		Unseen  float64  `json:"largest_loss_not_excluded"`
-		Spread  float64  `json:"spread"`
-		Suspect int64    `json:"items_whose_item_count_contradicts_their_rate"`
-		Explain []string `json:"explanation"`
-		Days    []row    `json:"days"`
+		Verdict      Verdict  `json:"verdict"`
+		Changes      []change `json:"rate_changes"`
+		Step         *step    `json:"step,omitempty"`
+		Short        []short  `json:"days_short_of_the_reference,omitempty"`
+		TrailingDays int      `json:"reference_days_after_the_last_item,omitempty"`
+		Unseen       float64  `json:"largest_loss_not_excluded"`
+		Spread       float64  `json:"spread"`
+		Suspect      int64    `json:"items_whose_item_count_contradicts_their_rate"`
+		Explain      []string `json:"explanation"`
+		Days         []row    `json:"days"`
 	}{
-		Verdict: r.Verdict, Changes: []change{}, Beyond: r.Beyond, Unseen: max(r.Unseen, 0), Spread: r.Spread,
+		Verdict: r.Verdict, Changes: []change{}, TrailingDays: r.TrailingDays, Unseen: max(r.Unseen, 0), Spread: r.Spread,
 		Suspect: r.Suspect, Explain: r.Explain(), Days: r.rows(),
 	}
 	for _, c := range r.Changes {
-		data.Changes = append(data.Changes, change{c.Day.Format(time.DateOnly), c.Before, c.After, c.Came, c.Went})
+		data.Changes = append(data.Changes, change{c.Day.Format(time.DateOnly), c.OldRate, c.NewRate, c.Came, c.Went})
 	}
 	if s := r.Step; s != nil {
 		data.Step = &step{Change: s.Change, Low: s.Low, High: s.High, NoiseLow: s.NoiseLow, NoiseHigh: s.NoiseHigh}

@@ -34,21 +34,21 @@ type Speed struct {
 }
 
 type sample struct {
-	at    time.Time
+	time  time.Time
 	count int64
 }
 
 const speedWindow = 5 * time.Second
 
-// At records the count at a time, and returns its growth per second.
-func (s *Speed) At(now time.Time, count int64) int64 {
+// Add records the count at a time, and returns its growth per second.
+func (s *Speed) Add(now time.Time, count int64) int64 {
 	s.samples = append(s.samples, sample{now, count})
-	for len(s.samples) > 2 && now.Sub(s.samples[1].at) >= speedWindow {
+	for len(s.samples) > 2 && now.Sub(s.samples[1].time) >= speedWindow {
 		s.samples = s.samples[1:]
 	}
 	first := s.samples[0]
-	if !now.After(first.at) {
+	if !now.After(first.time) {
 		return 0
 	}
-	return int64(float64(count-first.count) / now.Sub(first.at).Seconds())
+	return int64(float64(count-first.count) / now.Sub(first.time).Seconds())
 }

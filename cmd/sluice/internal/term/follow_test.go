@@ -37,7 +37,7 @@ func TestSpeedIsOfTheLastSeconds(t *testing.T) {
 	var s Speed
 	var got []int64
 	for i := range 31 {
-		got = append(got, s.At(began.Add(time.Duration(i)*time.Second), int64(min(i, 10)*100)))
+		got = append(got, s.Add(began.Add(time.Duration(i)*time.Second), int64(min(i, 10)*100)))
 	}
 	want := slices.Repeat([]int64{100}, 31)
 	want[0] = 0

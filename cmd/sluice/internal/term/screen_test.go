@@ -7,9 +7,9 @@ import (
 
 // glass is a terminal that shows what is left of the text written to it.
 type glass struct {
-	lines []string
-	last  []rune
-	at    int
+	lines  []string
+	last   []rune
+	cursor int
 }
 
 func (g *glass) Write(b []byte) (int, error) {
@@ -18,14 +18,14 @@ func (g *glass) Write(b []byte) (int, error) {
 		switch r {
 		case '\n':
 			g.lines = append(g.lines, string(g.last))
-			g.last, g.at = nil, 0
+			g.last, g.cursor = nil, 0
 		case '\r':
-			g.at = 0
+			g.cursor = 0
 		case 0:
-			g.last = g.last[:g.at]
+			g.last = g.last[:g.cursor]
 		default:
-			g.last = append(g.last[:g.at], append([]rune{r}, g.last[min(g.at+1, len(g.last)):]...)...)
-			g.at++
+			g.last = append(g.last[:g.cursor], append([]rune{r}, g.last[min(g.cursor+1, len(g.last)):]...)...)
+			g.cursor++
 		}
 	}
 	return len(b), nil

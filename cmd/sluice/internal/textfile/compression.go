@@ -46,12 +46,12 @@ func decompress(in *bufio.Reader) (*bufio.Reader, error) {
 
 // unpacked names the compression in the errors of its reader.
 type unpacked struct {
-	from io.Reader
-	name string
+	source io.Reader
+	name   string
 }
 
 func (u *unpacked) Read(b []byte) (int, error) {
-	n, err := u.from.Read(b)
+	n, err := u.source.Read(b)
 	if err != nil && err != io.EOF {
 		err = damaged(u.name, err)
 	}

@@ -15,7 +15,7 @@ func (d *Destination) InFile(name string) (*newfile.Log, error) {
 	if d.IsKafka() {
 		return d.topicInFile(name)
 	}
-	l := &newfile.Log{Name: name, Namespace: d.Namespace, WebSocket: d.WebSocket.On}
+	l := &newfile.Log{Name: name, Namespace: d.Namespace, WebSocket: d.WebSocket.Enabled}
 	if d.Namespace == "" {
 		variable, ok := strings.CutPrefix(d.Connection, "env:")
 		if !ok {

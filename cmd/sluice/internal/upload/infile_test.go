@@ -12,9 +12,9 @@ import (
 // What the environment says of a cluster is in the file too, with its secrets in variables.
 func TestTopicInFile(t *testing.T) {
 	for name, c := range map[string]struct {
-		to   string
-		env  []string
-		want string
+		connection string
+		env        []string
+		want       string
 	}{
 		"plain text":  {"kafka://a:9092,b:9092", nil, `brokers: "a:9092, b:9092"`},
 		"TLS":         {"kafka+tls://a:9093", nil, "tls: true\n"},
@@ -31,7 +31,7 @@ func TestTopicInFile(t *testing.T) {
 				name, value, _ := strings.Cut(v, "=")
 				t.Setenv(name, value)
 			}
-			log, err := (&Destination{Connection: c.to, Topic: "flights"}).InFile("flights")
+			log, err := (&Destination{Connection: c.connection, Topic: "flights"}).InFile("flights")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,22 +47,22 @@ func TestTopicInFile(t *testing.T) {
 
 func TestHubInFile(t *testing.T) {
 	for _, c := range []struct {
-		from Destination
-		want string
+		destination Destination
+		want        string
 	}{
 		{Destination{}, "connection: ${EVENTHUB_CONNECTION_STRING}\n    hub: flights\n"},
 		{Destination{Connection: "env:MINE"}, "connection: ${MINE}\n"},
 		{Destination{Connection: "Endpoint=sb://a;SharedAccessKeyName=k;SharedAccessKey=aw=="}, "connection: ${EVENTHUB_CONNECTION_STRING}\n"},
 		{Destination{Namespace: "contoso.servicebus.windows.net"}, "namespace: contoso.servicebus.windows.net\n    credential: default\n"},
-		{Destination{WebSocket: WebSocket{On: true}}, "websocket: true\n"},
+		{Destination{WebSocket: WebSocket{Enabled: true}}, "websocket: true\n"},
 	} {
-		log, err := c.from.InFile("flights")
+		log, err := c.destination.InFile("flights")
 		if err != nil {
 			t.Fatal(err)
 		}
 		text := newfile.Text("flights", newfile.Choice{Source: "eventhub", Target: "insert", Database: "sqlite", Filled: &newfile.Filled{Log: log, Tables: []newfile.Table{{}}}})
 		if !strings.Contains(text, c.want) || strings.Contains(text, "aw==") {
-			t.Errorf("%+v:\n%s", c.from, text)
+			t.Errorf("%+v:\n%s", c.destination, text)
 		}
 	}
 }

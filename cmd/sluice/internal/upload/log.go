@@ -49,7 +49,7 @@ func (d *Destination) hubLogs(connection string, credential azcore.TokenCredenti
 		return nil, err
 	}
 	return func(group string) (Log, error) {
-		cfg := &eventhub.Config{ConsumerGroup: group, OverWebSocket: d.WebSocket.On, Proxy: proxy}
+		cfg := &eventhub.Config{ConsumerGroup: group, OverWebSocket: d.WebSocket.Enabled, Proxy: proxy}
 		if credential != nil {
 			return logOf(eventhub.NewWithCredential(d.Namespace, d.Hub, credential, cfg))
 		}

@@ -21,7 +21,7 @@ type places struct {
 type placeRun struct {
 	first  int64 // index of the first one
 	number int64 // its number
-	at     records.Place
+	begin  records.Place
 }
 
 // add notes the place and number of the next record.
@@ -39,8 +39,8 @@ func (p *places) add(at records.Place, number int64) {
 	p.n++
 }
 
-// of returns the place and number of the record with an index, from 0.
-func (p *places) of(index int64) (records.Place, int64) {
+// lookup returns the place and number of the record with an index, from 0.
+func (p *places) lookup(index int64) (records.Place, int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.runs[p.find(index)]
@@ -52,7 +52,7 @@ func (p *places) next() int64 {
 	if p.n == 0 {
 		return 1
 	}
-	_, number := p.of(p.n - 1)
+	_, number := p.lookup(p.n - 1)
 	return number + 1
 }
 
@@ -98,7 +98,7 @@ func (p *places) numbers(indices []sender.IndexRange) (list []sender.IndexRange)
 
 // place returns the place of a record of the run.
 func (r *placeRun) place(index int64) records.Place {
-	at := r.at
+	at := r.begin
 	at.Number += int(index - r.first)
 	return at
 }

@@ -87,8 +87,8 @@ func (p *Properties) set(m *sender.Message) error {
 	}
 	var scheduled string
 	for _, f := range []struct {
-		name string
-		to   *string
+		name   string
+		target *string
 	}{{p.SubjectField, &m.Subject}, {p.CorrelationField, &m.CorrelationID}, {p.ScheduledField, &scheduled}} {
 		text, _, err := fieldText(object, f.name)
 		if f.name == "" || err == nil && text == "" {
@@ -97,7 +97,7 @@ func (p *Properties) set(m *sender.Message) error {
 		if err != nil {
 			return fmt.Errorf("field %s %w", f.name, err)
 		}
-		*f.to = text
+		*f.target = text
 	}
 	for _, name := range p.PropertyFields {
 		value, err := fieldValue(object, name)

@@ -45,17 +45,17 @@ type reportLine struct {
 	Begin   *reportBegin `json:"begin,omitempty"`
 	Outcome outcome      `json:"outcome,omitempty"`
 	Records string       `json:"records,omitempty"` // see numbers
-	At      string       `json:"at,omitempty"`      // where the first of them stands; the others follow it
+	Place   string       `json:"at,omitempty"`      // where the first of them stands; the others follow it
 	Reason  string       `json:"reason,omitempty"`
 	End     *reportEnd   `json:"end,omitempty"`
 }
 
 // reportBegin begins a run: of send --report, or of send --resume.
 type reportBegin struct {
-	Time  time.Time    `json:"time"`
-	ID    string       `json:"id"` // the ids of messages are made of it
-	To    *Destination `json:"to"`
-	Files []reportFile `json:"files"`
+	Time        time.Time    `json:"time"`
+	ID          string       `json:"id"` // the ids of messages are made of it
+	Destination *Destination `json:"to"`
+	Files       []reportFile `json:"files"`
 }
 
 // reportFile identifies a file of the input.
@@ -93,7 +93,7 @@ const announceAhead = 256
 // createReport begins the report of files. The file must not exist.
 func createReport(path string, to *Destination, names []string) (*sendReport, error) {
 	r := &sendReport{path: path}
-	r.begin = reportBegin{Time: time.Now().UTC(), ID: strings.ToLower(rand.Text()[:16]), To: to.withoutSecrets()}
+	r.begin = reportBegin{Time: time.Now().UTC(), ID: strings.ToLower(rand.Text()[:16]), Destination: to.withoutSecrets()}
 	for _, name := range names {
 		f, err := identify(name)
 		if err != nil {
@@ -165,7 +165,7 @@ func ReadReport(path string) (to *Destination, names []string, err error) {
 	for _, f := range begin.Files {
 		names = append(names, f.Name)
 	}
-	return begin.To, names, nil
+	return begin.Destination, names, nil
 }
 
 // readBegin reads the first line of a report, and returns the rest of the file besides.
@@ -176,7 +176,7 @@ func readBegin(path string) (*reportBegin, []byte, error) {
 	}
 	first, rest, _ := bytes.Cut(text, []byte("\n"))
 	var line reportLine
-	if err := json.Unmarshal(first, &line); err != nil || line.Begin == nil || line.Begin.To == nil || len(line.Begin.Files) == 0 {
+	if err := json.Unmarshal(first, &line); err != nil || line.Begin == nil || line.Begin.Destination == nil || len(line.Begin.Files) == 0 {
 		return nil, nil, fmt.Errorf("%s: not a report of sluice send --report: its first line does not name the destination and the files", path)
 	}
 	return line.Begin, rest, nil
@@ -200,7 +200,7 @@ func resumeReport(path string, to *Destination, names []string) (_ *sendReport, 
 	if len(names) != len(begin.Files) {
 		return nil, usage.Errorf("--resume %s: the report is of %d files, and not of %d", path, len(begin.Files), len(names))
 	}
-	r := &sendReport{path: path, lock: lock, begin: reportBegin{Time: time.Now().UTC(), ID: begin.ID, To: to.withoutSecrets()}}
+	r := &sendReport{path: path, lock: lock, begin: reportBegin{Time: time.Now().UTC(), ID: begin.ID, Destination: to.withoutSecrets()}}
 	for i, name := range names {
 		f, err := identify(name)
 		if err != nil {
@@ -273,7 +273,7 @@ func (r *sendReport) sending(number int64) error {
 func (r *sendReport) messageID(number int64) string { return fmt.Sprintf("%s-%d", r.begin.ID, number) }
 
 func (r *sendReport) rejected(number int64, at records.Place, reason string) {
-	r.write(&reportLine{Outcome: outcomeRejected, Records: numbers{number, number, 1}.String(), At: at.String(), Reason: reason})
+	r.write(&reportLine{Outcome: outcomeRejected, Records: numbers{number, number, 1}.String(), Place: at.String(), Reason: reason})
 }
 
 // finish writes the outcomes that are known at the end only. If it is incomplete, the input was not read
@@ -286,7 +286,7 @@ func (r *sendReport) finish(p *places, result *sender.Report, next int64, incomp
 	write := func(o outcome, list []sender.IndexRange) {
 		for _, indices := range list {
 			for first, run := range p.records(indices) {
-				r.write(&reportLine{Outcome: o, Records: formatNumbers([]sender.IndexRange{run}), At: first.String(), Reason: reason})
+				r.write(&reportLine{Outcome: o, Records: formatNumbers([]sender.IndexRange{run}), Place: first.String(), Reason: reason})
 			}
 		}
 	}
@@ -433,7 +433,7 @@ func (s *recordSet) has(number int64) bool { return s.ids.Has(idset.ID{Sequence:
 
 // list returns the set as sorted ranges.
 func (s *recordSet) list() (list []sender.IndexRange) {
-	s.ids.Between(0, s.last, func(id idset.ID) {
+	s.ids.Range(0, s.last, func(id idset.ID) {
 		if n := len(list); n > 0 && list[n-1].Last+1 == id.Sequence {
 			list[n-1].Last++
 			return

@@ -21,11 +21,11 @@ import (
 // Uploader sends to a destination. It shows its progress on Screen, and prints to Out how many
 // records were acknowledged.
 type Uploader struct {
-	To     *Destination
-	Rate   float64 // records per second; 0: no limit
-	Out    io.Writer
-	Screen *term.Screen
-	Log    *slog.Logger
+	Destination *Destination
+	Rate        float64 // records per second; 0: no limit
+	Out         io.Writer
+	Screen      *term.Screen
+	Log         *slog.Logger
 	// Report is the name of a file to which is written what became of each record of files, so that a
 	// later run can send what is missing. Default: none.
 	Report string
@@ -40,20 +40,20 @@ func (u *Uploader) Files(ctx context.Context, names []string) error {
 			return err
 		}
 	}
-	to, err := u.To.connect(ctx, 1, 0)
+	to, err := u.Destination.connect(ctx, 1, 0)
 	if err != nil {
 		return err
 	}
 	defer to.close(ctx)
 	cfg := senderConfig()
-	if cfg.ClaimCheck, err = u.To.claimCheck(ctx); err != nil {
+	if cfg.ClaimCheck, err = u.Destination.claimCheck(ctx); err != nil {
 		return err
 	}
 	f := &files{Uploader: u}
 	if err := f.openReport(names); err != nil {
 		return err
 	}
-	feed := &FeedConfig{KeyField: u.To.KeyField + u.To.SessionField, LongKeys: u.To.IsKafka(), Rate: u.Rate, Rejected: f.rejected}
+	feed := &FeedConfig{KeyField: u.Destination.KeyField + u.Destination.SessionField, LongKeys: u.Destination.IsKafka(), Rate: u.Rate, Rejected: f.rejected}
 	cfg.OnRejected = f.refused
 	if r := f.record; r != nil {
 		feed.Skip = r.sent.has
@@ -73,7 +73,7 @@ func (f *files) openReport(names []string) (err error) {
 	switch {
 	case f.Report == "":
 	case f.Resume:
-		if f.record, err = resumeReport(f.Report, f.To, names); err != nil {
+		if f.record, err = resumeReport(f.Report, f.Destination, names); err != nil {
 			return err
 		}
 		f.Log.Info("resuming", "report", f.Report, "sent", f.record.sent.count, "unknown", f.record.unknown.count)
@@ -81,7 +81,7 @@ func (f *files) openReport(names []string) (err error) {
 			f.Log.Warn("records with an unknown outcome are sent again and may be stored twice: both messages have the same id", "records", n)
 		}
 	default:
-		f.record, err = createReport(f.Report, f.To, names)
+		f.record, err = createReport(f.Report, f.Destination, names)
 	}
 	return err
 }
@@ -103,7 +103,7 @@ func (u *Uploader) check(name string) error {
 		return err
 	}
 	defer in.Close()
-	return records.Check(in, name, &u.To.Input)
+	return records.Check(in, name, &u.Destination.Input)
 }
 
 // checkReadable returns why a file cannot be read.
@@ -151,7 +151,7 @@ func (f *files) send(ctx context.Context, s *sender.Sender, names []string) erro
 	}
 	next := f.places.next()
 	if result.Taken < f.places.n {
-		_, next = f.places.of(result.Taken)
+		_, next = f.places.lookup(result.Taken)
 	}
 	why := err
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
@@ -170,13 +170,13 @@ func (f *files) send(ctx context.Context, s *sender.Sender, names []string) erro
 func (f *files) failure(err error) error {
 	switch {
 	case err != nil:
-		return f.To.explain(err)
+		return f.Destination.explain(err)
 	case f.err != nil:
 		return f.err
 	case f.otherCount > 0:
 		return fmt.Errorf("%s: all others were sent", humanize.Plural(f.largeCount+f.otherCount, "record was rejected", "records were rejected"))
 	case f.largeCount > 0:
-		return fmt.Errorf("%s too large for the %s: all others were sent", humanize.Plural(f.largeCount, "record was", "records were"), f.To.kind())
+		return fmt.Errorf("%s too large for the %s: all others were sent", humanize.Plural(f.largeCount, "record was", "records were"), f.Destination.kind())
 	}
 	return nil
 }
@@ -195,13 +195,13 @@ func (f *files) yieldFile(ctx context.Context, name string, yield func(sender.Me
 		defer file.Close()
 		in = file
 	}
-	for r, err := range f.feed.Records(ctx, records.NewReader(in, name, &f.To.Input)) {
+	for r, err := range f.feed.Records(ctx, records.NewReader(in, name, &f.Destination.Input)) {
 		if f.err = err; err != nil {
 			return false
 		}
-		m, err := f.To.message(r.Key, r.Body)
+		m, err := f.Destination.message(r.Key, r.Body)
 		if r.Event != nil {
-			f.To.takeOver(&m, r.Event)
+			f.Destination.takeOver(&m, r.Event)
 		}
 		if err != nil {
 			f.rejected(&records.RejectedError{Place: r.Place, Reason: err.Error()}, r.Position)
@@ -244,7 +244,7 @@ func (f *files) rejected(e *records.RejectedError, number int64) {
 
 // refused is rejected for a message that the service does not take.
 func (f *files) refused(e *sender.RejectedError) {
-	place, number := f.places.of(e.Index)
+	place, number := f.places.lookup(e.Index)
 	if errors.Is(e, sender.ErrTooLarge) {
 		f.rejected(&records.RejectedError{Place: place, Reason: fmt.Sprintf("too large (%d bytes)", e.Body), TooLarge: true}, number)
 		return
@@ -270,13 +270,13 @@ func (u *Uploader) Generated(ctx context.Context, g *Generated) error {
 	if err != nil {
 		return err
 	}
-	to, err := u.To.connect(ctx, g.Replicas, g.Batch)
+	to, err := u.Destination.connect(ctx, g.Replicas, g.Batch)
 	if err != nil {
 		return err
 	}
 	defer to.close(ctx)
 	cfg := senderConfig()
-	if cfg.ClaimCheck, err = u.To.claimCheck(ctx); err != nil {
+	if cfg.ClaimCheck, err = u.Destination.claimCheck(ctx); err != nil {
 		return err
 	}
 	senders := make([]*sender.Sender, g.Replicas)
@@ -295,7 +295,7 @@ func (u *Uploader) sendLoad(ctx context.Context, senders []*sender.Sender, load 
 		work.Go(func() {
 			_, err := s.SendAll(sending, func(yield func(sender.Message) bool) {
 				for d := range load.Part(sending, i) {
-					m, err := u.To.message(d.Key, d.Body)
+					m, err := u.Destination.message(d.Key, d.Body)
 					if err != nil {
 						stop(err)
 						return
@@ -307,7 +307,7 @@ func (u *Uploader) sendLoad(ctx context.Context, senders []*sender.Sender, load 
 				}
 			})
 			if err != nil {
-				stop(u.To.explain(err))
+				stop(u.Destination.explain(err))
 			}
 		})
 	}
@@ -352,16 +352,16 @@ func (u *Uploader) report(ctx context.Context, to *connections, senders []*sende
 // showProgress shows how much was acknowledged, and how full the batches were.
 func (u *Uploader) showProgress(ctx context.Context, stats func() sender.Stats, maxBatch int, began time.Time) {
 	var speed term.Speed
-	speed.At(began, 0)
+	speed.Add(began, 0)
 	fill := func(f sender.Stats) int64 { return f.Bytes * 100 / max(f.Batches*int64(maxBatch), 1) }
 	u.Screen.Follow(ctx, func() string {
 		now, f := time.Now(), stats()
 		return fmt.Sprintf("%s acknowledged  %s, %d %% full  %.1f MB  %s/s  %s",
 			humanize.Plural(f.Messages, "record", "records"), humanize.Plural(f.Batches, "batch", "batches"), fill(f), float64(f.Bytes)/1e6,
-			humanize.Count(speed.At(now, f.Messages)), now.Sub(began).Truncate(time.Second))
+			humanize.Count(speed.Add(now, f.Messages)), now.Sub(began).Truncate(time.Second))
 	}, func() {
 		f := stats()
 		u.Log.Info("progress", "acknowledged", f.Messages, "batches", f.Batches, "bytes", f.Bytes, "fill_percent", fill(f),
-			"per_second", speed.At(time.Now(), f.Messages))
+			"per_second", speed.Add(time.Now(), f.Messages))
 	})
 }

@@ -19,8 +19,8 @@ import (
 
 // WebSocket is how to connect where only HTTPS is allowed. The zero value is AMQP's own port.
 type WebSocket struct {
-	// On connects over WebSockets to port 443.
-	On bool
+	// Enabled connects over WebSockets to port 443.
+	Enabled bool
 	// Proxy is the URL of a proxy, or env:NAME for one in an environment variable, which may have a
 	// user and a password. Default: that of HTTPS_PROXY.
 	Proxy string
@@ -28,7 +28,7 @@ type WebSocket struct {
 
 // Check returns what is wrong with the flags.
 func (w *WebSocket) Check() error {
-	if w.Proxy != "" && !w.On {
+	if w.Proxy != "" && !w.Enabled {
 		return usage.Errorf("--proxy needs --websocket: AMQP's own port does not go through a proxy")
 	}
 	_, err := w.proxy()
@@ -60,7 +60,7 @@ func (w *WebSocket) proxy() (*url.URL, error) {
 // apply sets how the clients connect, those of a namespace that the emulator serves without encryption
 // if plain.
 func (w *WebSocket) apply(source *eventhub.Config, bus *sender.ServiceBusConfig, hub *sender.EventHubConfig, plain bool) error {
-	if !w.On {
+	if !w.Enabled {
 		return nil
 	}
 	proxy, err := w.proxy()

@@ -145,10 +145,10 @@ func (e disjunction) eval(ev *evaluation) Value {
 	return result
 }
 
-type negation struct{ of expr }
+type negation struct{ operand expr }
 
 func (e negation) eval(ev *evaluation) Value {
-	v := e.of.eval(ev)
+	v := e.operand.eval(ev)
 	if v.kind != kindBool {
 		return Value{}
 	}
@@ -156,12 +156,12 @@ func (e negation) eval(ev *evaluation) Value {
 }
 
 type membership struct {
-	of   expr
-	list []expr
+	operand expr
+	list    []expr
 }
 
 func (e membership) eval(ev *evaluation) Value {
-	v := e.of.eval(ev)
+	v := e.operand.eval(ev)
 	if v.kind == kindUndefined {
 		return v
 	}
@@ -295,10 +295,10 @@ func arrayContains(v []Value) Value {
 // aggregate is a function of all documents: gather adds one, and eval returns the
 // result.
 type aggregate struct {
-	kind aggregateKind
-	name string
-	of   expr
-	text string
+	kind    aggregateKind
+	name    string
+	operand expr
+	text    string
 
 	count int64
 	sum   float64
@@ -320,10 +320,12 @@ var aggregateKinds = map[string]aggregateKind{
 	"COUNT": aggregateCount, "SUM": aggregateSum, "AVG": aggregateAvg, "MIN": aggregateMin, "MAX": aggregateMax,
 }
 
-func (a *aggregate) reset() { *a = aggregate{kind: a.kind, name: a.name, of: a.of, text: a.text} }
+func (a *aggregate) reset() {
+	*a = aggregate{kind: a.kind, name: a.name, operand: a.operand, text: a.text}
+}
 
 func (a *aggregate) gather(ev *evaluation) {
-	v := a.of.eval(ev)
+	v := a.operand.eval(ev)
 	if v.kind == kindUndefined {
 		return
 	}

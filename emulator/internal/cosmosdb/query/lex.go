@@ -10,10 +10,10 @@ import (
 
 // token is a token of a query.
 type token struct {
-	kind tokenKind
-	text string // of a string: its text, unquoted
-	at   int    // where it begins in the query
-	end  int
+	kind   tokenKind
+	text   string // of a string: its text, unquoted
+	offset int    // where it begins in the query
+	end    int
 }
 
 type tokenKind byte

@@ -17,7 +17,7 @@ const (
 // parser reads a query by recursive descent.
 type parser struct {
 	tokens     []token
-	at         int
+	index      int
 	depth      int
 	parameters map[string]Value
 	query      *Query
@@ -66,19 +66,19 @@ func (p *parser) parse() error {
 		return err
 	}
 	p.aggregates = false
-	begin := p.at
+	begin := p.index
 	if p.takeKeyword("FROM") {
-		if _, err := p.from(); err != nil {
+		if _, err := p.parseFrom(); err != nil {
 			return err
 		}
 	}
-	q.fromText = p.since(begin)
+	q.fromText = p.textFrom(begin)
 	if p.takeKeyword("WHERE") {
-		begin, err := p.at, error(nil)
+		begin, err := p.index, error(nil)
 		if q.where, err = p.or(); err != nil {
 			return err
 		}
-		q.whereText = p.since(begin)
+		q.whereText = p.textFrom(begin)
 	}
 	if p.takeKeyword("ORDER") {
 		if err := p.orderBy(); err != nil {
@@ -102,7 +102,7 @@ func (p *parser) parse() error {
 			return fmt.Errorf("the emulator's queries have no %s", name)
 		}
 	}
-	if p.tokens[p.at].kind != tokenEnd {
+	if p.tokens[p.index].kind != tokenEnd {
 		return p.fail()
 	}
 	return nil
@@ -114,24 +114,24 @@ func (p *parser) findAlias() error {
 	p.query.alias = "root"
 	ahead := *p
 	depth := 0
-	for ; ahead.tokens[ahead.at].kind != tokenEnd; ahead.at++ {
-		before := ahead.tokens[ahead.at-1]
-		switch t := ahead.tokens[ahead.at]; {
+	for ; ahead.tokens[ahead.index].kind != tokenEnd; ahead.index++ {
+		before := ahead.tokens[ahead.index-1]
+		switch t := ahead.tokens[ahead.index]; {
 		case t.kind == tokenMark && strings.Contains("([{", t.text):
 			depth++
 		case t.kind == tokenMark && strings.Contains(")]}", t.text):
 			depth--
 		case depth == 0 && (before.kind != tokenMark || before.text != ".") && ahead.takeKeyword("FROM"):
 			var err error
-			p.query.alias, err = ahead.from()
+			p.query.alias, err = ahead.parseFrom()
 			return err
 		}
 	}
 	return nil
 }
 
-// from parses what follows FROM, and returns the alias of documents.
-func (p *parser) from() (alias string, err error) {
+// parseFrom parses what follows FROM, and returns the alias of documents.
+func (p *parser) parseFrom() (alias string, err error) {
 	if alias, err = p.name(); err != nil {
 		return "", err
 	}
@@ -143,7 +143,7 @@ func (p *parser) from() (alias string, err error) {
 
 // isName reports whether the next token is a name; name reads it.
 func (p *parser) isName() bool {
-	t := p.tokens[p.at]
+	t := p.tokens[p.index]
 	return t.kind == tokenName && !reserved[strings.ToUpper(t.text)]
 }
 
@@ -151,8 +151,8 @@ func (p *parser) name() (string, error) {
 	if !p.isName() {
 		return "", p.fail()
 	}
-	p.at++
-	return p.tokens[p.at-1].text, nil
+	p.index++
+	return p.tokens[p.index-1].text, nil
 }
 
 var reserved = map[string]bool{
@@ -166,18 +166,18 @@ func (p *parser) columns() error {
 		return nil
 	}
 	if q.value = p.takeKeyword("VALUE"); q.value {
-		begin := p.at
+		begin := p.index
 		e, err := p.or()
-		q.items = []item{{expr: e, text: p.since(begin)}}
+		q.items = []item{{expr: e, text: p.textFrom(begin)}}
 		return err
 	}
 	for {
-		begin := p.at
+		begin := p.index
 		e, err := p.or()
 		if err != nil {
 			return err
 		}
-		it := item{name: fmt.Sprintf("$%d", len(q.items)+1), expr: e, text: p.since(begin)}
+		it := item{name: fmt.Sprintf("$%d", len(q.items)+1), expr: e, text: p.textFrom(begin)}
 		if path, ok := e.(path); ok {
 			it.name = q.alias
 			if len(path) > 0 {
@@ -200,7 +200,7 @@ func (p *parser) orderBy() error {
 		return p.fail()
 	}
 	for {
-		begin := p.at
+		begin := p.index
 		e, err := p.primary()
 		if err != nil {
 			return err
@@ -208,7 +208,7 @@ func (p *parser) orderBy() error {
 		if _, ok := e.(path); !ok {
 			return errors.New("ORDER BY needs paths")
 		}
-		k := sortKey{expr: e, text: p.since(begin)}
+		k := sortKey{expr: e, text: p.textFrom(begin)}
 		if !p.takeKeyword("ASC") {
 			k.desc = p.takeKeyword("DESC")
 		}
@@ -277,19 +277,19 @@ func (p *parser) comparison() (expr, error) {
 	}
 	negated := false
 	if p.isKeyword("NOT") {
-		p.at++
+		p.index++
 		negated = true
 	}
 	var e expr
-	switch t := p.tokens[p.at]; {
+	switch t := p.tokens[p.index]; {
 	case p.takeKeyword("IN"):
-		e, err = p.in(left)
+		e, err = p.parseIn(left)
 	case p.takeKeyword("BETWEEN"):
-		e, err = p.between(left)
+		e, err = p.parseBetween(left)
 	case negated:
 		return nil, p.fail()
 	case t.kind == tokenMark && strings.Contains(" = != <> < <= > >= ", " "+t.text+" "):
-		p.at++
+		p.index++
 		right, err := p.primary()
 		return comparison{t.text, left, right}, err
 	default:
@@ -301,7 +301,7 @@ func (p *parser) comparison() (expr, error) {
 	return e, err
 }
 
-func (p *parser) in(left expr) (expr, error) {
+func (p *parser) parseIn(left expr) (expr, error) {
 	if !p.takeMark("(") {
 		return nil, p.fail()
 	}
@@ -312,7 +312,7 @@ func (p *parser) in(left expr) (expr, error) {
 	return membership{left, list}, nil
 }
 
-func (p *parser) between(left expr) (expr, error) {
+func (p *parser) parseBetween(left expr) (expr, error) {
 	low, err := p.primary()
 	if err != nil || !p.takeKeyword("AND") {
 		return nil, p.failOr(err)
@@ -343,8 +343,8 @@ func (p *parser) list(closing string) ([]expr, error) {
 }
 
 func (p *parser) primary() (expr, error) {
-	t := p.tokens[p.at]
-	p.at++
+	t := p.tokens[p.index]
+	p.index++
 	switch {
 	case t.kind == tokenNumber:
 		return p.number(t.text)
@@ -355,9 +355,9 @@ func (p *parser) primary() (expr, error) {
 			return v, nil
 		}
 		return nil, fmt.Errorf("the query's parameter %.40s is missing", t.text)
-	case t.kind == tokenMark && t.text == "-" && p.tokens[p.at].kind == tokenNumber:
-		p.at++
-		return p.number("-" + p.tokens[p.at-1].text)
+	case t.kind == tokenMark && t.text == "-" && p.tokens[p.index].kind == tokenNumber:
+		p.index++
+		return p.number("-" + p.tokens[p.index-1].text)
 	case t.kind == tokenMark && t.text == "(":
 		e, err := p.or()
 		if err == nil && !p.takeMark(")") {
@@ -372,7 +372,7 @@ func (p *parser) primary() (expr, error) {
 	case t.kind == tokenName:
 		return p.named(t)
 	}
-	p.at--
+	p.index--
 	return nil, p.fail()
 }
 
@@ -390,11 +390,11 @@ func (p *parser) object() (expr, error) {
 		return o, nil
 	}
 	for {
-		t := p.tokens[p.at]
+		t := p.tokens[p.index]
 		if t.kind != tokenString && t.kind != tokenName {
 			return nil, p.fail()
 		}
-		p.at++
+		p.index++
 		if !p.takeMark(":") {
 			return nil, p.fail()
 		}
@@ -426,24 +426,24 @@ func (p *parser) named(t token) (expr, error) {
 		return p.function(strings.ToUpper(t.text))
 	}
 	if t.text != p.query.alias && !strings.EqualFold(t.text, "root") {
-		p.at--
+		p.index--
 		return nil, fmt.Errorf("identifier %.40q could not be resolved", t.text)
 	}
 	e := path{}
 	for {
 		switch {
 		case p.takeMark("."):
-			if p.tokens[p.at].kind != tokenName {
+			if p.tokens[p.index].kind != tokenName {
 				return nil, p.fail()
 			}
-			e = append(e, p.tokens[p.at].text)
-			p.at++
+			e = append(e, p.tokens[p.index].text)
+			p.index++
 		case p.takeMark("["):
-			if p.tokens[p.at].kind != tokenString {
+			if p.tokens[p.index].kind != tokenString {
 				return nil, p.fail()
 			}
-			e = append(e, p.tokens[p.at].text)
-			if p.at++; !p.takeMark("]") {
+			e = append(e, p.tokens[p.index].text)
+			if p.index++; !p.takeMark("]") {
 				return nil, p.fail()
 			}
 		default:
@@ -456,7 +456,7 @@ func (p *parser) named(t token) (expr, error) {
 }
 
 func (p *parser) function(name string) (expr, error) {
-	begin := p.at - 1 // the bracket
+	begin := p.index - 1 // the bracket
 	within := p.aggregates
 	kind, isAggregate := aggregateKinds[name]
 	if isAggregate {
@@ -474,7 +474,7 @@ func (p *parser) function(name string) (expr, error) {
 		if len(list) != 1 {
 			return nil, fmt.Errorf("%s needs one argument", name)
 		}
-		a := &aggregate{kind: kind, name: name, of: list[0], text: name + p.since(begin)}
+		a := &aggregate{kind: kind, name: name, operand: list[0], text: name + p.textFrom(begin)}
 		p.query.aggregates = append(p.query.aggregates, a)
 		return a, nil
 	}
@@ -488,17 +488,17 @@ func (p *parser) function(name string) (expr, error) {
 	return functionCall{f.apply, list}, nil
 }
 
-// since returns the text of the tokens from the one at begin to the last one read.
-func (p *parser) since(begin int) string {
-	if begin >= p.at {
+// textFrom returns the text of the tokens from the one at begin to the last one read.
+func (p *parser) textFrom(begin int) string {
+	if begin >= p.index {
 		return ""
 	}
-	return p.text[p.tokens[begin].at:p.tokens[p.at-1].end]
+	return p.text[p.tokens[begin].offset:p.tokens[p.index-1].end]
 }
 
 // isKeyword reports whether the next token is a keyword; takeKeyword reads it if so.
 func (p *parser) isKeyword(keyword string) bool {
-	t := p.tokens[p.at]
+	t := p.tokens[p.index]
 	return t.kind == tokenName && strings.EqualFold(t.text, keyword)
 }
 
@@ -506,27 +506,27 @@ func (p *parser) takeKeyword(keyword string) bool {
 	if !p.isKeyword(keyword) {
 		return false
 	}
-	p.at++
+	p.index++
 	return true
 }
 
 func (p *parser) takeMark(text string) bool {
-	if t := p.tokens[p.at]; t.kind != tokenMark || t.text != text {
+	if t := p.tokens[p.index]; t.kind != tokenMark || t.text != text {
 		return false
 	}
-	p.at++
+	p.index++
 	return true
 }
 
 func (p *parser) fail() error {
-	t := p.tokens[min(p.at, len(p.tokens)-1)]
+	t := p.tokens[min(p.index, len(p.tokens)-1)]
 	if t.kind == tokenMark && strings.Contains(" + - * / % || ? ", " "+t.text+" ") {
-		return fmt.Errorf("the emulator's queries have no arithmetic and no operator %s, which is at %d", t.text, t.at)
+		return fmt.Errorf("the emulator's queries have no arithmetic and no operator %s, which is at %d", t.text, t.offset)
 	}
 	if t.kind == tokenEnd {
 		return errors.New("syntax error: the query ends too early")
 	}
-	return fmt.Errorf("syntax error near %.20q at %d", t.text, t.at)
+	return fmt.Errorf("syntax error near %.20q at %d", t.text, t.offset)
 }
 
 func (p *parser) failOr(err error) error {

@@ -97,7 +97,7 @@ func (q *Query) CountsAll() bool {
 	if len(q.aggregates) != 1 || q.aggregates[0].kind != aggregateCount || q.where != nil {
 		return false
 	}
-	of, ok := q.aggregates[0].of.(Value)
+	of, ok := q.aggregates[0].operand.(Value)
 	return ok && of.kind != kindUndefined
 }
 
@@ -183,7 +183,7 @@ func idsOf(e expr, ids map[string]bool) bool {
 	case comparison:
 		return e.operator == "=" && (add(e.left, e.right) || add(e.right, e.left))
 	case membership:
-		return add(e.of, e.list...)
+		return add(e.operand, e.list...)
 	case conjunction:
 		return slices.ContainsFunc(e, func(operand expr) bool { return idsOf(operand, ids) })
 	case disjunction:

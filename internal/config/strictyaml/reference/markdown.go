@@ -11,7 +11,7 @@ func (f *File) Markdown(made string) []byte {
 	fmt.Fprintf(&b, "# %s\n\n<!-- Made by %s; do not edit. -->\n\n%s\n", f.Title, made, f.Doc)
 	for _, section := range f.sections() {
 		if section != "" {
-			a := f.of(section)
+			a := f.description(section)
 			fmt.Fprintf(&b, "\n## %s\n\n%s", shownPath(section), strings.TrimSpace(a.Doc+" "+a.Text))
 			if a.Absent != "" {
 				fmt.Fprintf(&b, " Default: %s.", a.Absent)
@@ -30,7 +30,7 @@ func (f *File) Markdown(made string) []byte {
 }
 
 func (f *File) markdownRow(b *strings.Builder, r row) {
-	a := f.of(r.path)
+	a := f.description(r.path)
 	absent := f.absent(r)
 	if a.Default != "" && absent == a.Default {
 		absent = code(absent)

@@ -19,10 +19,10 @@ type File struct {
 	Title string // such as "Pipeline file"
 	Doc   string // paragraphs about the whole file, without line breaks in them
 
-	variants []variant
-	shapes   map[string]*strictyaml.Shape
-	about    map[string]*about
-	order    map[string]int // of paths, as described
+	variants     []variant
+	shapes       map[string]*strictyaml.Shape
+	descriptions map[string]*keyDescription
+	order        map[string]int // of paths, as described
 }
 
 // Variant is one of the forms that a file can have: that of files with the keys of Seed.
@@ -36,8 +36,8 @@ type variant struct {
 	top *strictyaml.Shape
 }
 
-// about is the description of a key.
-type about struct {
+// keyDescription is the description of a key.
+type keyDescription struct {
 	Doc     string          `yaml:"doc"`
 	Text    string          `yaml:"text"`
 	Default string          `yaml:"default"`
@@ -47,25 +47,25 @@ type about struct {
 	Values  []string        `yaml:"values"`
 	Pattern string          `yaml:"pattern"`
 	OneOf   [][]string      `yaml:"one_of"`
-	As      *string         `yaml:"as"`
+	Alias   *string         `yaml:"as"`
 	Same    *string         `yaml:"same"`
 }
 
 // New combines a description with what a reader accepts. The error says what is wrong with the
 // description itself; [File.Check] compares it with the reader.
 func New(title, doc string, description []byte, read func(strictyaml.Node), variants ...Variant) (*File, error) {
-	f := &File{Title: title, Doc: doc, shapes: map[string]*strictyaml.Shape{}, about: map[string]*about{}, order: map[string]int{}}
+	f := &File{Title: title, Doc: doc, shapes: map[string]*strictyaml.Shape{}, descriptions: map[string]*keyDescription{}, order: map[string]int{}}
 	var top yaml.Node
 	if err := yaml.Unmarshal(description, &top); err != nil {
 		return nil, err
 	}
 	for i := 0; i+1 < len(top.Content[0].Content); i += 2 {
 		key, value := top.Content[0].Content[i], top.Content[0].Content[i+1]
-		a := &about{}
+		a := &keyDescription{}
 		if err := value.Decode(a); err != nil {
 			return nil, fmt.Errorf("%s: %w", key.Value, err)
 		}
-		f.about[key.Value], f.order[key.Value] = a, i
+		f.descriptions[key.Value], f.order[key.Value] = a, i
 	}
 	for _, v := range variants {
 		shapes := strictyaml.Explore(v.Seed, f.isAlias, read)
@@ -80,19 +80,21 @@ func New(title, doc string, description []byte, read func(strictyaml.Node), vari
 }
 
 // isAlias reports whether the keys below a path are those of another path.
-func (f *File) isAlias(path string) bool { return f.about[path] != nil && f.about[path].As != nil }
+func (f *File) isAlias(path string) bool {
+	return f.descriptions[path] != nil && f.descriptions[path].Alias != nil
+}
 
 func (f *File) belowAlias(path string) bool {
-	for alias, a := range f.about {
-		if a.As != nil && below(path, alias) {
+	for alias, a := range f.descriptions {
+		if a.Alias != nil && isBelow(path, alias) {
 			return true
 		}
 	}
 	return false
 }
 
-// below reports whether a path is below another.
-func below(path, of string) bool {
+// isBelow reports whether a path is below another.
+func isBelow(path, of string) bool {
 	rest, ok := strings.CutPrefix(path, of)
 	return ok && rest != "" && (of == "" || rest[0] == '.' || rest[0] == '[')
 }
@@ -115,24 +117,24 @@ func (f *File) shape(path string) *strictyaml.Shape {
 	return &strictyaml.Shape{}
 }
 
-// of returns the description of a key, an empty one if there is none.
-func (f *File) of(path string) *about {
-	if a := f.about[path]; a != nil {
+// description returns the description of a key, an empty one if there is none.
+func (f *File) description(path string) *keyDescription {
+	if a := f.descriptions[path]; a != nil {
 		return a
 	}
 	for at := path; at != ""; {
 		at = at[:max(strings.LastIndexAny(at, ".["), 0)]
-		if a := f.about[at]; a != nil && a.Same != nil {
-			return f.of(*a.Same + path[len(at):])
+		if a := f.descriptions[at]; a != nil && a.Same != nil {
+			return f.description(*a.Same + path[len(at):])
 		}
 	}
-	return &about{}
+	return &keyDescription{}
 }
 
 // keysOf returns the path whose keys are those below a path, beside the path's own shape.
 func (f *File) keysOf(path string) string {
 	if f.isAlias(path) {
-		return *f.about[path].As
+		return *f.descriptions[path].Alias
 	}
 	return path
 }
@@ -170,8 +172,8 @@ func (f *File) place(path string) int {
 	if i, ok := f.order[path]; ok {
 		return i
 	}
-	a := f.of(path)
-	for other, one := range f.about {
+	a := f.description(path)
+	for other, one := range f.descriptions {
 		if one == a {
 			return len(f.order)*2 + f.order[other]
 		}
@@ -191,7 +193,7 @@ func (f *File) Check(read func(strictyaml.Node)) (problems []string) {
 				continue
 			}
 			known[child] = true
-			if a := f.of(child); a.Doc == "" {
+			if a := f.description(child); a.Doc == "" {
 				fail("%s: the reader has this key, the description has not", child)
 			} else if s := f.shape(child); f.typeOf(child) == "" && s.Keys == nil && !s.Each && s.MaxItems == 0 {
 				fail("%s: the type is not known", child)
@@ -200,7 +202,7 @@ func (f *File) Check(read func(strictyaml.Node)) (problems []string) {
 		}
 	}
 	visit("")
-	for path := range f.about {
+	for path := range f.descriptions {
 		if !known[path] {
 			fail("%s: the description has this key, the reader has not", path)
 		}
@@ -208,11 +210,11 @@ func (f *File) Check(read func(strictyaml.Node)) (problems []string) {
 	for _, v := range f.variants {
 		all := strictyaml.Explore(v.Seed, func(string) bool { return false }, read)
 		for path, shape := range all {
-			for alias, a := range f.about {
-				if a.As == nil || !below(path, alias) {
+			for alias, a := range f.descriptions {
+				if a.Alias == nil || !isBelow(path, alias) {
 					continue
 				}
-				if as := f.resolve(*a.As + path[len(alias):]); !alike(shape, f.shape(as)) {
+				if as := f.resolve(*a.Alias + path[len(alias):]); !alike(shape, f.shape(as)) {
 					fail("%s is not as %s: %+v, %+v", path, as, shape, f.shape(as))
 				}
 			}
@@ -225,9 +227,9 @@ func (f *File) Check(read func(strictyaml.Node)) (problems []string) {
 // resolve returns the path that is described for one below aliases.
 func (f *File) resolve(path string) string {
 	path = strings.TrimPrefix(path, ".")
-	for _, alias := range slices.SortedFunc(maps.Keys(f.about), func(a, b string) int { return len(a) - len(b) }) {
-		if a := f.about[alias]; a.As != nil && below(path, alias) {
-			return f.resolve(*a.As + path[len(alias):])
+	for _, alias := range slices.SortedFunc(maps.Keys(f.descriptions), func(a, b string) int { return len(a) - len(b) }) {
+		if a := f.descriptions[alias]; a.Alias != nil && isBelow(path, alias) {
+			return f.resolve(*a.Alias + path[len(alias):])
 		}
 	}
 	return path
@@ -252,7 +254,7 @@ func alike(s, of *strictyaml.Shape) bool {
 
 // scalar returns what is accepted as a single value, nil if none is.
 func (f *File) scalar(path string) *strictyaml.Scalar {
-	s, a := f.shape(path).Scalar, f.of(path)
+	s, a := f.shape(path).Scalar, f.description(path)
 	if a.Type == "" && a.Values == nil {
 		return s
 	}
@@ -293,13 +295,13 @@ func Rebase(description []byte, from, to string) []byte {
 	kept := &yaml.Node{Kind: yaml.MappingNode}
 	for i := 0; i+1 < len(top.Content[0].Content); i += 2 {
 		key, value := top.Content[0].Content[i], top.Content[0].Content[i+1]
-		if key.Value != from && !below(key.Value, from) {
+		if key.Value != from && !isBelow(key.Value, from) {
 			continue
 		}
 		key.Value = to + key.Value[len(from):]
 		key.Style = yaml.DoubleQuotedStyle
 		for j := 0; j+1 < len(value.Content); j += 2 {
-			if of := value.Content[j+1]; (value.Content[j].Value == "as" || value.Content[j].Value == "same") && below(of.Value, from) {
+			if of := value.Content[j+1]; (value.Content[j].Value == "as" || value.Content[j].Value == "same") && isBelow(of.Value, from) {
 				of.Value = to + of.Value[len(from):]
 			}
 		}

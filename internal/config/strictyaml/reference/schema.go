@@ -54,9 +54,9 @@ func (f *File) Schema() []byte {
 
 // aliased are the paths whose keys other paths have too.
 func (f *File) aliased() (list []string) {
-	for _, a := range f.about {
-		if a.As != nil && *a.As != "" && !slices.Contains(list, *a.As) {
-			list = append(list, *a.As)
+	for _, a := range f.descriptions {
+		if a.Alias != nil && *a.Alias != "" && !slices.Contains(list, *a.Alias) {
+			list = append(list, *a.Alias)
 		}
 	}
 	slices.Sort(list)
@@ -116,7 +116,7 @@ func (f *File) mapping(o object, path string, s *strictyaml.Shape) {
 		o["required"] = s.Required
 	}
 	groups := s.OneOf
-	if a := f.about[f.keysOf(path)]; a != nil {
+	if a := f.descriptions[f.keysOf(path)]; a != nil {
 		groups = append(slices.Clone(groups), a.OneOf...)
 	}
 	var all []object
@@ -140,7 +140,7 @@ func (f *File) mapping(o object, path string, s *strictyaml.Shape) {
 func (f *File) scalarForms(path string, s *strictyaml.Scalar) []object {
 	variable := object{"type": "string", "pattern": variablePattern}
 	text := func(pattern string) object { return object{"type": "string", "pattern": pattern} }
-	if a := f.of(path); a.Pattern != "" {
+	if a := f.description(path); a.Pattern != "" {
 		forms := []object{{"type": []string{"string", "integer"}, "pattern": "^(" + a.Pattern + `)$|` + variablePattern}}
 		if a.Values != nil {
 			forms = append([]object{{"enum": a.Values}}, forms...)
@@ -169,7 +169,7 @@ func (f *File) scalarForms(path string, s *strictyaml.Scalar) []object {
 
 // describe adds what people and editors read.
 func (f *File) describe(o object, path string) {
-	a := f.of(path)
+	a := f.description(path)
 	if a.Doc == "" {
 		return
 	}

@@ -72,7 +72,7 @@ func (f *File) rows(section string) []row {
 			r := row{path: child, name: join(prefix, last), needed: f.required(parent, child)}
 			switch {
 			case f.isAlias(child):
-				r.section = *f.about[child].As
+				r.section = *f.descriptions[child].Alias
 				if r.section == "" {
 					r.section = f.Title
 				}
@@ -92,7 +92,7 @@ func (f *File) rows(section string) []row {
 // Sections returns the names of the sections, each with its sentence.
 func (f *File) Sections() (names, docs []string) {
 	for _, path := range f.sections()[1:] {
-		names, docs = append(names, shownPath(path)), append(docs, f.of(path).Doc)
+		names, docs = append(names, shownPath(path)), append(docs, f.description(path).Doc)
 	}
 	return names, docs
 }
@@ -102,7 +102,7 @@ func shownPath(path string) string { return strings.ReplaceAll(path, "*", "NAME"
 
 // kind returns the type of a key, in words.
 func (f *File) kind(path string) string {
-	shape, a := f.shape(path), f.of(path)
+	shape, a := f.shape(path), f.description(path)
 	var forms []string
 	if s := f.scalar(path); s != nil {
 		forms = append(forms, scalarKind(s, a, f.bounds(path)))
@@ -119,7 +119,7 @@ func (f *File) kind(path string) string {
 	return strings.Join(forms, ", or ")
 }
 
-func scalarKind(s *strictyaml.Scalar, a *about, bounds string) string {
+func scalarKind(s *strictyaml.Scalar, a *keyDescription, bounds string) string {
 	words := s.Words
 	if a.Values != nil {
 		words = a.Values
@@ -183,7 +183,7 @@ func shown(t strictyaml.Type, n int64) string {
 
 // default returns what an absent key means.
 func (f *File) absent(r row) string {
-	a := f.of(r.path)
+	a := f.description(r.path)
 	switch {
 	case r.needed:
 		return "required"
@@ -208,7 +208,7 @@ func (f *File) Text(section string, width int) (string, bool) {
 		return "", false
 	default:
 		b.WriteString(section + "\n")
-		a := f.of(path)
+		a := f.description(path)
 		b.WriteString(wrap(strings.TrimSpace(a.Doc+" "+a.Text), "  ", width))
 		b.WriteString(wrap(f.kind(path), "  ", width) + "\n")
 	}
@@ -226,7 +226,7 @@ func (f *File) Text(section string, width int) (string, bool) {
 }
 
 func (f *File) writeRow(b *strings.Builder, r row, width int) {
-	a := f.of(r.path)
+	a := f.description(r.path)
 	b.WriteString("  " + r.name + "\n")
 	line := f.kind(r.path)
 	if absent := f.absent(r); absent == "required" {

@@ -18,8 +18,8 @@ import (
 
 // program is the one under attack; unfenced is the same without its fence.
 var (
-	program  = built.Of("github.com/sluice-go/sluice/cmd/sluice")
-	unfenced = built.Of("github.com/sluice-go/sluice/cmd/sluice", "-tags", "sluice_unfenced")
+	program  = built.Main("github.com/sluice-go/sluice/cmd/sluice")
+	unfenced = built.Main("github.com/sluice-go/sluice/cmd/sluice", "-tags", "sluice_unfenced")
 )
 
 func TestMain(m *testing.M) { os.Exit(built.Run(m)) }
@@ -56,7 +56,7 @@ func config(t *testing.T, source *attack.Source, engine *attack.Engine, program 
 		within = 6 * time.Hour // the hundreds of faults of make soak take hours
 	}
 	return attack.Config{
-		Within: within,
+		Limit:  within,
 		Source: source, Engine: engine, Binary: path, Plan: p, Records: records, Dir: t.TempDir(), Log: t.Logf,
 		Pipeline: example(t, map[*attack.Source]string{attack.EventHubs: "flights.yaml", attack.Kafka: "kafka.yaml"}[source], engine, "\nbatch: 200"),
 	}

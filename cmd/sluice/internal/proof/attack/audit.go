@@ -82,7 +82,7 @@ func (w *world) checkAudit(ctx context.Context, done *effects, r *Report) error 
 	if duplicated || lost {
 		want = 1
 	}
-	if found.code != want && !r.behind || (found.Total.Missing > 0) != lost && !r.behind || (found.Total.Doubled > 0) != duplicated || found.Total.Expired > 0 || found.Total.Stray > 0 {
+	if found.code != want && !r.late || (found.Total.Missing > 0) != lost && !r.late || (found.Total.Doubled > 0) != duplicated || found.Total.Expired > 0 || found.Total.Stray > 0 {
 		r.find("the audit says: %v, and %d events are lost and %d duplicated", found, r.Lost, r.Duplicated)
 	}
 	for _, p := range found.Partitions {
@@ -90,7 +90,7 @@ func (w *world) checkAudit(ctx context.Context, done *effects, r *Report) error 
 			r.find("the audit says that partition %s began by %q, and doubts: %q", p.Partition, p.Began, p.Doubt)
 		}
 	}
-	if lost || duplicated || r.behind {
+	if lost || duplicated || r.late {
 		return nil // what is planted would hide among others
 	}
 	partition, sequence := done.middle()

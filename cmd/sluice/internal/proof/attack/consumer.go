@@ -17,7 +17,7 @@ import (
 // trap calls strike when a statement of its moment passes the proxy, and holds the
 // statement back until release is closed.
 type trap struct {
-	at      moment
+	moment  moment
 	strike  func()
 	hit     chan struct{}
 	release chan struct{}
@@ -94,7 +94,7 @@ func (c *consumer) intercept(at moment) commitproxy.Fault {
 	c.mu.Lock()
 	c.seen[at] = true
 	var sprung *trap
-	if c.trap != nil && c.trap.at == at {
+	if c.trap != nil && c.trap.moment == at {
 		sprung, c.trap = c.trap, nil
 	}
 	var fault Fault
@@ -135,7 +135,7 @@ func (c *consumer) refusals() int {
 
 // setTrap sets a trap.
 func (c *consumer) setTrap(at moment, strike func()) *trap {
-	t := &trap{at: at, strike: strike, hit: make(chan struct{}), release: make(chan struct{})}
+	t := &trap{moment: at, strike: strike, hit: make(chan struct{}), release: make(chan struct{})}
 	c.mu.Lock()
 	c.trap = t
 	c.mu.Unlock()

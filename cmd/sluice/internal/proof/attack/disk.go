@@ -143,7 +143,7 @@ func (l *diskCase) serve(ctx context.Context, data string, wrap func(args ...str
 		return err
 	}
 	ready := func() bool { return strings.HasPrefix(l.hub.stdout(), "ready ") || l.hub.ended() }
-	if !until(ctx, time.Minute, ready) || l.hub.ended() {
+	if !await(ctx, time.Minute, ready) || l.hub.ended() {
 		return fmt.Errorf("the hub was not ready within a minute: %s", tail(l.hub.stderr()))
 	}
 	return nil
@@ -185,7 +185,7 @@ func (l *diskCase) sendUntil(ctx context.Context, ok func() bool) (*process, err
 		if err != nil {
 			return nil, err
 		}
-		until(ctx, time.Minute, func() bool { return ok() || p.ended() })
+		await(ctx, time.Minute, func() bool { return ok() || p.ended() })
 		if ok() {
 			return p, nil
 		}
@@ -224,7 +224,7 @@ func incomplete(p *process, err error) error {
 // logged waits until a process has printed a line to standard error, after the
 // first past bytes of it, that contains all of the words.
 func (l *diskCase) logged(ctx context.Context, p *process, past int, words ...string) bool {
-	return until(ctx, 30*time.Second, func() bool { return l.logs(p, past, words...) })
+	return await(ctx, 30*time.Second, func() bool { return l.logs(p, past, words...) })
 }
 
 // logs reports whether there is such a line.
@@ -506,10 +506,10 @@ func FailSQLiteFsync(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
 			if err := l.deliver(ctx, sendPerRound/4); err != nil {
 				return nil, err
 			}
-			until(ctx, 10*time.Second, func() bool { return faulty() || l.done() })
+			await(ctx, 10*time.Second, func() bool { return faulty() || l.done() })
 		}
 		logged := l.logged(ctx, c, 0, "flights.db", "disk I/O error")
-		until(ctx, between(l.random, 0, time.Second), func() bool { return l.done() || c.ended() })
+		await(ctx, randomTime(l.random, 0, time.Second), func() bool { return l.done() || c.ended() })
 		s := syscall.SIGTERM
 		if round%2 == 0 {
 			s = syscall.SIGKILL
@@ -568,7 +568,7 @@ func (l *diskCase) done() bool {
 	return sum == l.Acknowledged
 }
 
-func (l *diskCase) caughtUp(ctx context.Context) bool { return until(ctx, time.Minute, l.done) }
+func (l *diskCase) caughtUp(ctx context.Context) bool { return await(ctx, time.Minute, l.done) }
 
 // checkSQLite lets a consumer catch up, and compares the database with the hub.
 func (l *diskCase) checkSQLite(ctx context.Context, began time.Time) (*DiskReport, error) {

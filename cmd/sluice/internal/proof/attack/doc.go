@@ -7,7 +7,7 @@
 // output.
 //
 // A [Plan] says how often each fault strikes. The attack goes on, with more events, until each has,
-// at most for Within of [Config]; [Report.Missing] names the faults that could not strike as often,
+// at most for Limit of [Config]; [Report.Missing] names the faults that could not strike as often,
 // and the test is skipped. An [Engine] is the kind of database;
 // [Run] injects the faults and checks the result; a [Report] has the result. Package netns makes
 // network namespaces with one cable to the host, internal/proof/tcplink is a TCP proxy, and

@@ -73,7 +73,7 @@ func asAzure(life int) bool { return life%2 == 0 }
 // ready waits until the hub accepts connections.
 func (h *hub) ready(ctx context.Context) error {
 	var p *process
-	if !until(ctx, time.Minute, func() bool { p, _ = h.service.now(); return strings.HasPrefix(p.stdout(), "ready ") }) {
+	if !await(ctx, time.Minute, func() bool { p, _ = h.service.now(); return strings.HasPrefix(p.stdout(), "ready ") }) {
 		return fmt.Errorf("the hub was not ready within a minute: %s", tail(p.stderr()))
 	}
 	return nil

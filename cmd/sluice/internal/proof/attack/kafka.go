@@ -40,15 +40,15 @@ const (
 // cluster is a cluster of brokers. Each broker has a listener for each route, behind a link of that
 // route, and others behind links for the brokers themselves.
 type cluster struct {
-	world   *world
-	kafka   *kafkatest.Cluster
-	topic   string
-	routes  [routes][]*tcplink.Link
-	given   int               // of the routes
-	between [][]*tcplink.Link // by broker
-	sender  []*tcplink.Link
-	disks   []*smallDisk // by broker; none if they are not filled
-	ledger  *ledger
+	world       *world
+	kafka       *kafkatest.Cluster
+	topic       string
+	routes      [routes][]*tcplink.Link
+	given       int               // of the routes
+	brokerLinks [][]*tcplink.Link // by broker
+	sender      []*tcplink.Link
+	disks       []*smallDisk // by broker; none if they are not filled
+	ledger      *ledger
 	// restarts are those of brokers that have ended.
 	restarts []restart
 }
@@ -95,9 +95,9 @@ func (c *cluster) config() *kafkatest.Config {
 			return link(&c.routes[i], c.world.host, target)
 		})
 	}
-	c.between = make([][]*tcplink.Link, brokers)
-	cfg.Between = func(broker int, target string) (string, error) {
-		return link(&c.between[broker-1], "127.0.0.1", target)
+	c.brokerLinks = make([][]*tcplink.Link, brokers)
+	cfg.BrokerRoute = func(broker int, target string) (string, error) {
+		return link(&c.brokerLinks[broker-1], "127.0.0.1", target)
 	}
 	return cfg
 }
@@ -163,20 +163,20 @@ func (c *cluster) strike(ctx context.Context, f Fault, random *rand.Rand) (err e
 		if err := c.kafka.Kill(broker); err != nil {
 			return err
 		}
-		sleep(ctx, between(random, 0, 1500*time.Millisecond))
+		sleep(ctx, randomTime(random, 0, 1500*time.Millisecond))
 		return c.restart(broker)
 	case PauseBroker: // up to twice the time after which the controllers take it for lost
 		if err := c.kafka.Pause(broker); err != nil {
 			return err
 		}
-		sleep(ctx, between(random, 500*time.Millisecond, 10*time.Second))
+		sleep(ctx, randomTime(random, 500*time.Millisecond, 10*time.Second))
 		return c.kafka.Continue(broker)
 	case CutBroker: // the others do not reach it, but clients do, and it reaches the others
-		for _, l := range c.between[broker-1] {
+		for _, l := range c.brokerLinks[broker-1] {
 			l.Swallow()
 		}
-		sleep(ctx, between(random, 500*time.Millisecond, 10*time.Second))
-		for _, l := range c.between[broker-1] {
+		sleep(ctx, randomTime(random, 500*time.Millisecond, 10*time.Second))
+		for _, l := range c.brokerLinks[broker-1] {
 			l.Recover()
 		}
 		return nil
@@ -205,7 +205,7 @@ func (c *cluster) fill(ctx context.Context, broker int) error {
 	if err := disk.fill(); err != nil {
 		return err
 	}
-	if !until(ctx, 3*time.Minute, func() bool { return c.kafka.Ended(broker) }) {
+	if !await(ctx, 3*time.Minute, func() bool { return c.kafka.Ended(broker) }) {
 		return fmt.Errorf("broker %d goes on with a full disk", broker)
 	}
 	if err := disk.free(brokerDisk); err != nil {
@@ -240,7 +240,7 @@ func (c *cluster) settle(ctx context.Context) error {
 		}
 	}
 	var why error
-	ended := until(ctx, 3*time.Minute, func() bool {
+	ended := await(ctx, 3*time.Minute, func() bool {
 		_, why = c.ends(ctx)
 		return why == nil
 	})
@@ -289,7 +289,7 @@ func (c *cluster) close() error {
 	if c.kafka != nil {
 		err = c.kafka.Close()
 	}
-	for _, links := range append(c.between, c.routes[:]...) {
+	for _, links := range append(c.brokerLinks, c.routes[:]...) {
 		for _, l := range links {
 			l.Close()
 		}

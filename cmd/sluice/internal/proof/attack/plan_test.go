@@ -69,21 +69,21 @@ func TestTally(t *testing.T) {
 // TestBroken: programs that are slow break no promise, and what they have not done yet is not lost.
 func TestBroken(t *testing.T) {
 	for name, c := range map[string]struct {
-		slow, behind bool
-		faults       []history.Fault
-		want         bool
+		slow, late bool
+		faults     []history.Fault
+		want       bool
 	}{
 		"no finding":               {},
 		"slow to end":              {slow: true},
-		"behind, and so lost":      {slow: true, behind: true, faults: []history.Fault{history.Lost}},
-		"behind, and doubled":      {slow: true, behind: true, faults: []history.Fault{history.Duplicated}, want: true},
-		"behind, and out of order": {slow: true, behind: true, faults: []history.Fault{history.Lost, history.OutOfOrder}, want: true},
-		"behind, and invented":     {slow: true, behind: true, faults: []history.Fault{history.Invented}, want: true},
+		"behind, and so lost":      {slow: true, late: true, faults: []history.Fault{history.Lost}},
+		"behind, and doubled":      {slow: true, late: true, faults: []history.Fault{history.Duplicated}, want: true},
+		"behind, and out of order": {slow: true, late: true, faults: []history.Fault{history.Lost, history.OutOfOrder}, want: true},
+		"behind, and invented":     {slow: true, late: true, faults: []history.Fault{history.Invented}, want: true},
 		"lost":                     {faults: []history.Fault{history.Lost}, want: true},
 		"out of order":             {faults: []history.Fault{history.OutOfOrder}, want: true},
 		"slow to end, and old":     {slow: true, faults: []history.Fault{history.Stale}, want: true},
 	} {
-		r := Report{behind: c.behind}
+		r := Report{late: c.late}
 		if c.slow {
 			r.Findings, r.slow = []string{"did not catch up"}, 1
 		}

@@ -37,7 +37,7 @@ type Report struct {
 	// Findings are the violations; the attack has passed if there are none.
 	Findings []string
 	breached bool // one of them is about an event; see breach
-	behind   bool // the consumers did not catch up, so events without an effect may only be late
+	late     bool // the consumers did not catch up, so events without an effect may only be late
 	slow     int  // the number of findings about programs that took too long: they come first
 
 	details [][2]string // rows that the source adds
@@ -50,7 +50,7 @@ type Report struct {
 // own or one too many, or came out of order. Other findings may come from a machine that stands
 // still.
 func (r *Report) Broken() bool {
-	return r.breached || !r.behind && len(r.Findings) > r.slow
+	return r.breached || !r.late && len(r.Findings) > r.slow
 }
 
 // count adds a finding of the check of events and effects.
@@ -63,7 +63,7 @@ func (r *Report) count(f history.Finding) {
 		r.Invented++
 	case history.Lost:
 		r.Lost++
-		if r.behind { // it may only be late
+		if r.late { // it may only be late
 			find = r.find
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // error is nil; violations are in the report's Findings.
 func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 	cfg.CatchUp = cmp.Or(cfg.CatchUp, 3*time.Minute)
-	cfg.Within = cmp.Or(cfg.Within, 10*time.Minute)
+	cfg.Limit = cmp.Or(cfg.Limit, 10*time.Minute)
 	cfg.Source = cmp.Or(cfg.Source, EventHubs)
 	if cfg.Log == nil {
 		cfg.Log = func(string, ...any) {}
@@ -55,7 +55,7 @@ func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 
 // attack injects faults while records are sent, until the plan is fulfilled or its time is over.
 func (w *world) attack(ctx context.Context, cancel context.CancelCauseFunc) error {
-	w.until = time.Now().Add(w.Within)
+	w.end = time.Now().Add(w.Limit)
 	var sending, striking, watching sync.WaitGroup
 	must := func(err error) {
 		if err != nil {
@@ -135,7 +135,7 @@ func (w *world) watch(ctx context.Context) error {
 // dump ends each consumer by SIGQUIT, which makes it print all stacks.
 func (w *world) dump(ctx context.Context, r *Report) {
 	for _, c := range w.consumers {
-		until(ctx, time.Second, c.working)
+		await(ctx, time.Second, c.working)
 		p, life := c.now()
 		p.end(syscall.SIGQUIT)
 		within, cancel := context.WithTimeout(ctx, time.Minute)
@@ -176,13 +176,13 @@ func (w *world) catchUp(ctx context.Context, r *Report) error {
 		return err
 	}
 	if p.code() != 0 {
-		r.behind = true
+		r.late = true
 		r.Findings = append(r.Findings, "the consumers did not catch up within the time for it: "+tail(p.stderr()))
 	}
 	r.CatchUp = time.Since(began)
 	for _, c := range w.consumers {
 		// A process that has just started would end by the signal. It makes its history after it has asked for it.
-		until(ctx, time.Minute, func() bool {
+		await(ctx, time.Minute, func() bool {
 			_, life := c.now()
 			_, err := os.Stat(historyOf(w.Dir, c.process(life)))
 			return err == nil

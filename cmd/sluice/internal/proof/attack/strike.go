@@ -19,8 +19,8 @@ import (
 // onConsumers are the faults that strike one consumer.
 var onConsumers = []Fault{Kill, PauseBegin, PauseWrite, PauseCommit, PauseAny, Jump, Reset, BlackHole, Unplug}
 
-// between is a random time.
-func between(random *rand.Rand, least, most time.Duration) time.Duration {
+// randomTime is a random time.
+func randomTime(random *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(random.Int64N(int64(most-least)))
 }
 
@@ -34,11 +34,11 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// on reports whether the attack goes on. A fault that is under way completes.
-func (w *world) on(ctx context.Context) bool { return ctx.Err() == nil && time.Now().Before(w.until) }
+// active reports whether the attack goes on. A fault that is under way completes.
+func (w *world) active(ctx context.Context) bool { return ctx.Err() == nil && time.Now().Before(w.end) }
 
-// until waits for a condition, at most for a time, and returns whether it holds.
-func until(ctx context.Context, within time.Duration, ok func() bool) bool {
+// await waits for a condition, at most for a time, and returns whether it holds.
+func await(ctx context.Context, within time.Duration, ok func() bool) bool {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	look := time.NewTicker(10 * time.Millisecond)
@@ -58,8 +58,8 @@ func until(ctx context.Context, within time.Duration, ok func() bool) bool {
 // strikeConsumers injects faults into one consumer whenever it commits, until no
 // fault is left.
 func (w *world) strikeConsumers(ctx context.Context, c *consumer, random *rand.Rand) error {
-	for w.on(ctx) {
-		if !until(ctx, time.Second, c.working) && w.tally.any(onConsumers...) {
+	for w.active(ctx) {
+		if !await(ctx, time.Second, c.working) && w.tally.any(onConsumers...) {
 			continue // others have all partitions, so the faults strike those
 		}
 		f, ok := w.tally.draw(random, onConsumers...)
@@ -79,7 +79,7 @@ func (w *world) strikeConsumers(ctx context.Context, c *consumer, random *rand.R
 		default:
 			w.tally.putBack(f)
 		}
-		sleep(ctx, between(random, 50*time.Millisecond, 400*time.Millisecond))
+		sleep(ctx, randomTime(random, 50*time.Millisecond, 400*time.Millisecond))
 	}
 	return nil
 }
@@ -105,9 +105,9 @@ func (w *world) strikeConsumer(ctx context.Context, c *consumer, f Fault, random
 		}
 		return n > 0, nil
 	case BlackHole:
-		return w.swallow(ctx, some(c.route, random), between(random, 300*time.Millisecond, w.Engine.LeaseFor+w.Engine.LeaseFor/2))
+		return w.swallow(ctx, some(c.route, random), randomTime(random, 300*time.Millisecond, w.Engine.LeaseFor+w.Engine.LeaseFor/2))
 	case Unplug:
-		length := between(random, 300*time.Millisecond, w.Engine.LeaseFor+w.Engine.LeaseFor/2)
+		length := randomTime(random, 300*time.Millisecond, w.Engine.LeaseFor+w.Engine.LeaseFor/2)
 		if c.netns == nil {
 			return w.swallow(ctx, slices.Concat(c.log, c.stores()), length)
 		}
@@ -151,7 +151,7 @@ func (w *world) kill(ctx context.Context, c *consumer, random *rand.Rand) (bool,
 		c.awaitTrap(ctx, t, 2*time.Second)
 		close(t.release)
 	} else {
-		sleep(ctx, between(random, 0, 200*time.Millisecond))
+		sleep(ctx, randomTime(random, 0, 200*time.Millisecond))
 	}
 	end()
 	within, cancel := context.WithTimeout(ctx, time.Minute)
@@ -170,16 +170,16 @@ func (w *world) pause(ctx context.Context, c *consumer, at moment, random *rand.
 	}
 	began, before, noted, had := time.Now(), c.refusals(), w.noted(c, life), w.owns(ctx, p.pid())
 	has := had
-	until(ctx, 4*w.Engine.LeaseFor, func() bool { has = w.owns(ctx, p.pid()); return has == 0 })
+	await(ctx, 4*w.Engine.LeaseFor, func() bool { has = w.owns(ctx, p.pid()); return has == 0 })
 	if left := w.Engine.LeaseFor + w.Engine.LeaseFor/4 - time.Since(began); left > 0 {
 		sleep(ctx, left)
 	}
 	pass()
 	// The database answers before the consumer wakes up.
-	until(ctx, between(random, 500*time.Millisecond, time.Second), func() bool { return c.refusals() > before })
+	await(ctx, randomTime(random, 500*time.Millisecond, time.Second), func() bool { return c.refusals() > before })
 	p.signal(syscall.SIGCONT)
 	if c.refusals() > before { // it counts once the history has it too: the next fault may be the process's end
-		until(ctx, w.Engine.LeaseFor, func() bool { return w.noted(c, life) > noted })
+		await(ctx, w.Engine.LeaseFor, func() bool { return w.noted(c, life) > noted })
 		w.tally.sawFenced(w.noted(c, life) - noted)
 	}
 	return has < had, nil
@@ -221,17 +221,17 @@ func (w *world) jump(ctx context.Context, c *consumer) (bool, error) {
 	if _, err := w.db.ExecContext(ctx, w.Engine.expire, owner); err != nil {
 		return false, nil // the database is down just now
 	}
-	taken := until(ctx, w.Engine.LeaseFor/2, func() bool { return w.owns(ctx, p.pid()) == 0 })
+	taken := await(ctx, w.Engine.LeaseFor/2, func() bool { return w.owns(ctx, p.pid()) == 0 })
 	pass()
 	if w.Unfenced {
 		return taken, nil
 	}
-	if !until(ctx, w.Engine.LeaseFor/10, func() bool { return c.refusals() > before }) {
+	if !await(ctx, w.Engine.LeaseFor/10, func() bool { return c.refusals() > before }) {
 		return false, nil
 	}
 	p.signal(syscall.SIGCONT)
 	// It writes the refusal to its history, and the next fault may be its end.
-	return until(ctx, w.Engine.LeaseFor, func() bool { return w.noted(c, life) > noted }), nil
+	return await(ctx, w.Engine.LeaseFor, func() bool { return w.noted(c, life) > noted }), nil
 }
 
 // noted is the number of refusals in the history of a consumer's process.
@@ -257,8 +257,8 @@ func ownerPattern(pid int) string { return fmt.Sprintf("%%-%d-%%", pid) }
 
 // strikeServers crashes the database and carries out the faults of the source, until no fault is left.
 func (w *world) strikeServers(ctx context.Context, random *rand.Rand) error {
-	for w.on(ctx) {
-		sleep(ctx, between(random, time.Second, 4*time.Second))
+	for w.active(ctx) {
+		sleep(ctx, randomTime(random, time.Second, 4*time.Second))
 		f, ok := w.tally.draw(random, append([]Fault{Crash}, w.Source.faults...)...)
 		if !ok {
 			return nil
@@ -286,7 +286,7 @@ func (w *world) crash(ctx context.Context, random *rand.Rand) error {
 		w.runFailing(ctx, "without-database", w.env(w.clean), "checkpoints", "list", "--config", w.pipeline())
 		w.runFailing(ctx, "check-without-database", w.env(w.clean), "check", "--connect", w.pipeline())
 	}
-	sleep(ctx, between(random, 0, 1500*time.Millisecond))
+	sleep(ctx, randomTime(random, 0, 1500*time.Millisecond))
 	return w.server.Restart()
 }
 
@@ -294,8 +294,8 @@ func (w *world) crash(ctx context.Context, random *rand.Rand) error {
 // until no fault is left.
 func (w *world) loseCommits(ctx context.Context, random *rand.Rand) error {
 	armed := func(c *consumer) bool { return !c.disarmed() }
-	for w.on(ctx) {
-		sleep(ctx, between(random, 10*time.Millisecond, 200*time.Millisecond))
+	for w.active(ctx) {
+		sleep(ctx, randomTime(random, 10*time.Millisecond, 200*time.Millisecond))
 		c := w.consumers[random.IntN(len(w.consumers))]
 		if !c.working() {
 			if f := c.disarm(); f != "" {
@@ -325,9 +325,9 @@ func (w *world) struckCommit(ctx context.Context, c *consumer, f Fault, random *
 		return
 	}
 	w.mu.Lock()
-	late := between(random, 100*time.Millisecond, 1500*time.Millisecond)
+	late := randomTime(random, 100*time.Millisecond, 1500*time.Millisecond)
 	if w.Unfenced {
-		late = between(random, w.Engine.LeaseFor/3, w.Engine.LeaseFor*5/6)
+		late = randomTime(random, w.Engine.LeaseFor/3, w.Engine.LeaseFor*5/6)
 	}
 	w.mu.Unlock()
 	w.deliveries.Go(func() {

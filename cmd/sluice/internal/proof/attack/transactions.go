@@ -252,7 +252,7 @@ func (p *producer) write(ctx context.Context, bodies [][]byte) error {
 			if err := p.client.Flush(ctx); err != nil {
 				return err
 			}
-			sleep(ctx, between(p.random, 0, 300*time.Millisecond))
+			sleep(ctx, randomTime(p.random, 0, 300*time.Millisecond))
 		}
 	}
 	if err := p.client.Flush(ctx); err != nil {

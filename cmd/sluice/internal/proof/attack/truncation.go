@@ -291,7 +291,7 @@ func effectOf(partition string, m mapped) string { return fmt.Sprintf("%s/%+v", 
 
 // settled waits for the end of all transactions, and returns the ends of the partitions.
 func (t *truncation) settled(ctx context.Context) (list []int64, err error) {
-	if !until(ctx, time.Minute, func() bool { list, err = t.ends(ctx); return err == nil }) {
+	if !await(ctx, time.Minute, func() bool { list, err = t.ends(ctx); return err == nil }) {
 		return nil, errors.Join(errors.New("transactions do not end"), err)
 	}
 	return list, nil
@@ -302,7 +302,7 @@ func (t *truncation) done(ctx context.Context, table string) error {
 	want := t.count(table)
 	n := 0
 	var err error
-	if !until(ctx, t.world.CatchUp, func() bool {
+	if !await(ctx, t.world.CatchUp, func() bool {
 		err = t.world.db.QueryRowContext(ctx, "SELECT count(*) FROM "+table).Scan(&n)
 		return err == nil && n >= want
 	}) {
@@ -325,7 +325,7 @@ func (t *truncation) count(table string) (n int) {
 // reached waits until the checkpoints are at the ends of the partitions.
 func (t *truncation) reached(ctx context.Context, ends []int64) error {
 	behind := 0
-	if !until(ctx, t.world.CatchUp, func() bool {
+	if !await(ctx, t.world.CatchUp, func() bool {
 		behind = 0
 		for p, end := range ends {
 			n := 0
@@ -374,7 +374,7 @@ var lossLine = regexp.MustCompile(`partition (\d+): the log lost events (\d+) to
 // the last round: they name the same partition and events.
 func (t *truncation) reported(ctx context.Context, first, last int64) {
 	want := fmt.Sprintf("partition 0: the log lost events %d to %d", first, last)
-	if !until(ctx, time.Minute, func() bool { return strings.Contains(t.early.stderr(), want) }) {
+	if !await(ctx, time.Minute, func() bool { return strings.Contains(t.early.stderr(), want) }) {
 		t.find("the program has not reported that %s: %s", want, tail(t.early.stderr()))
 		return
 	}

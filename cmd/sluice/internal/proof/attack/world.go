@@ -41,9 +41,9 @@ type Config struct {
 	// CatchUp is how long the consumers may take for the remaining events after
 	// the last fault. Default: 3 minutes.
 	CatchUp time.Duration
-	// Within is how long the attack goes on at most until every fault has struck as often as
+	// Limit is how long the attack goes on at most until every fault has struck as often as
 	// planned. Default: 10 minutes.
-	Within time.Duration
+	Limit time.Duration
 	// Log takes lines of progress. Default: none.
 	Log func(format string, args ...any)
 }
@@ -52,7 +52,7 @@ type Config struct {
 type world struct {
 	Config
 	tally   *tally
-	until   time.Time // the end of Within
+	end     time.Time // the end of Limit
 	secrets *canaries
 
 	server      server

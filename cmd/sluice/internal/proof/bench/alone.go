@@ -91,7 +91,7 @@ func rowsOf(j *job, partition int) ([][]any, error) {
 		if err := json.Unmarshal(reading(i, j.Body, time.Now()), &r); err != nil {
 			return nil, err
 		}
-		rows[i] = []any{strconv.Itoa(partition), int64(i), r.Device, r.At, r.Delay, r.Distance, r.Payload}
+		rows[i] = []any{strconv.Itoa(partition), int64(i), r.Device, r.Time, r.Delay, r.Distance, r.Payload}
 	}
 	return rows, nil
 }

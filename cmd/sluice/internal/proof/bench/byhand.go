@@ -125,7 +125,7 @@ func receive(ctx context.Context, receiver *azeventhubs.PartitionClient, most in
 // record is a reading, decoded.
 type record struct {
 	Device   string    `json:"device"`
-	At       time.Time `json:"at"`
+	Time     time.Time `json:"at"`
 	Delay    int32     `json:"delay"`
 	Distance int32     `json:"distance"`
 	Payload  string    `json:"payload"`
@@ -145,7 +145,7 @@ func row(partition string, e *azeventhubs.ReceivedEventData, raw bool) ([]any, e
 	if err := json.Unmarshal(e.Body, &r); err != nil {
 		return nil, fmt.Errorf("event %d: %w", e.SequenceNumber, err)
 	}
-	return []any{partition, e.SequenceNumber, r.Device, r.At, r.Delay, r.Distance, r.Payload}, nil
+	return []any{partition, e.SequenceNumber, r.Device, r.Time, r.Delay, r.Distance, r.Payload}, nil
 }
 
 type discard struct{}

@@ -46,7 +46,7 @@ func curveOf(name string, samples []sample, of func(*sample) float64) chart.Seri
 			}
 		}
 		if len(values) > 0 {
-			c.Points = append(c.Points, chart.Point{X: part[len(part)/2].At, Y: measure.Median(values)})
+			c.Points = append(c.Points, chart.Point{X: part[len(part)/2].Seconds, Y: measure.Median(values)})
 		}
 	}
 	return c
@@ -66,7 +66,7 @@ func elapsedPanel(title string, series ...chart.Series) chart.Panel {
 // its name, if they are named.
 func marked(p chart.Panel, marks []mark, named bool) chart.Panel {
 	for i, m := range marks {
-		rule := chart.Rule{Value: m.At, Color: chart.Gray}
+		rule := chart.Rule{Value: m.Seconds, Color: chart.Gray}
 		if named && !slices.ContainsFunc(marks[:i], func(earlier mark) bool { return earlier.What == m.What }) {
 			rule.Name = m.What
 		}
@@ -77,7 +77,7 @@ func marked(p chart.Panel, marks []mark, named bool) chart.Panel {
 
 // draw draws the lag over time beside the bound.
 func (r *recoveryReport) draw(w io.Writer) error {
-	up := r.Marks[len(r.Marks)-1].At
+	up := r.Marks[len(r.Marks)-1].Seconds
 	bound := chart.Series{
 		Name:   fmt.Sprintf("bound: peak %s/s − input %s/s", chart.Short(math.Round(r.highest()/100)*100), chart.Short(float64(r.Rate))),
 		Points: []chart.Point{{X: up, Y: r.Backlog}, {X: up + r.Bound, Y: 0}}, Color: chart.Red, Dashed: true,

@@ -49,7 +49,7 @@ func more(t *tally, partition int, number int64) *tally {
 // seconds are samples of a run with a lag, memory and p99 at each second.
 func seconds(n int, lag func(i int) int64, memory, p99 func(i int) float64) (list []sample) {
 	for i := range n {
-		s := sample{At: float64(i), Published: int64(i)*100 + lag(i), Committed: int64(i) * 100, P99: p99(i)}
+		s := sample{Seconds: float64(i), Published: int64(i)*100 + lag(i), Committed: int64(i) * 100, P99: p99(i)}
 		s.Resident = []int64{0, int64(memory(i))}
 		list = append(list, s)
 	}
@@ -69,7 +69,7 @@ func TestTrend(t *testing.T) {
 	}
 	var marks []mark
 	for i := 100; i < n; i += 100 {
-		marks = append(marks, mark{At: float64(i) - 0.5, What: "fault"})
+		marks = append(marks, mark{Seconds: float64(i) - 0.5, What: "fault"})
 	}
 	growing := func(by float64) func(int) float64 {
 		return func(i int) float64 { return 100e6 + by*float64(i) }
@@ -106,12 +106,12 @@ func TestQuiet(t *testing.T) {
 	}
 	samples := seconds(100, behindFrom, flat(1), flat(1))
 	var at []int
-	for _, q := range quietOf(samples, []mark{{At: 49.5}}, 100, 100) {
-		if q.second != (q.At > 55) {
-			t.Errorf("second %v is of the other half", q.At)
+	for _, q := range quietOf(samples, []mark{{Seconds: 49.5}}, 100, 100) {
+		if q.second != (q.Seconds > 55) {
+			t.Errorf("second %v is of the other half", q.Seconds)
 		}
-		if q.At >= 40 && q.At < 70 {
-			at = append(at, int(q.At))
+		if q.Seconds >= 40 && q.Seconds < 70 {
+			at = append(at, int(q.Seconds))
 		}
 	}
 	// From the fault at 49.5 until four calm seconds have passed after the lag.
@@ -119,15 +119,15 @@ func TestQuiet(t *testing.T) {
 	if len(at) != len(want) || at[9] != 49 || at[10] != 64 {
 		t.Errorf("quiet seconds %v, want %v", at, want)
 	}
-	if q := quietOf(samples, nil, 100, 100); q[0].At != 10 {
-		t.Errorf("the first quiet second is %v: the first tenth does not count", q[0].At)
+	if q := quietOf(samples, nil, 100, 100); q[0].Seconds != 10 {
+		t.Errorf("the first quiet second is %v: the first tenth does not count", q[0].Seconds)
 	}
 }
 
 func TestPeak(t *testing.T) {
 	var list []sample
 	for i, committed := range []int64{0, 0, 0, 500, 1500, 2500} {
-		list = append(list, sample{At: float64(i), Committed: committed})
+		list = append(list, sample{Seconds: float64(i), Committed: committed})
 	}
 	if p, err := peak(list); err != nil || p < 833 || p > 834 { // of the three seconds from the last one without a commit
 		t.Error(p, err)
@@ -138,7 +138,7 @@ func TestPeak(t *testing.T) {
 		if i >= 12 && i < 23 {
 			step = 4000
 		}
-		list = append(list, sample{At: float64(6 + i), Committed: list[len(list)-1].Committed + step})
+		list = append(list, sample{Seconds: float64(6 + i), Committed: list[len(list)-1].Committed + step})
 	}
 	if p, err := peak(list); err != nil || p != 4000 {
 		t.Error(p, err)
@@ -150,10 +150,10 @@ func TestPeak(t *testing.T) {
 
 // The bound is that of the higher rate: the peak before the outage may have lasted too short.
 func TestBound(t *testing.T) {
-	for _, c := range []struct{ before, after, want float64 }{{150, 0, 10}, {150, 250, 5}, {250, 150, 5}} {
-		r := &recoveryReport{Rate: 50, Backlog: 1000, Peak: c.before, Rerun: c.after}
+	for _, c := range []struct{ peak, rerun, want float64 }{{150, 0, 10}, {150, 250, 5}, {250, 150, 5}} {
+		r := &recoveryReport{Rate: 50, Backlog: 1000, Peak: c.peak, Rerun: c.rerun}
 		if r.bound(); r.Bound != c.want {
-			t.Errorf("peaks of %v and %v: bound %v s, want %v", c.before, c.after, r.Bound, c.want)
+			t.Errorf("peaks of %v and %v: bound %v s, want %v", c.peak, c.rerun, r.Bound, c.want)
 		}
 	}
 }

@@ -116,7 +116,7 @@ func (o *enduranceBench) measure(ctx context.Context, progress io.Writer) (_ *en
 		if i > 0 {
 			next = o.every
 		}
-		if err := s.until(ctx, "", left+o.every, lasting(min(left, next))); err != nil {
+		if err := s.watch(ctx, "", left+o.every, lasting(min(left, next))); err != nil {
 			return nil, err
 		}
 		if time.Until(end) < o.every/2 { // the last fault's recovery belongs to the run
@@ -130,7 +130,7 @@ func (o *enduranceBench) measure(ctx context.Context, progress io.Writer) (_ *en
 		}
 		r.Faults[fault.name]++
 	}
-	if err := s.until(ctx, "", o.every+time.Minute, lasting(max(0, time.Until(end)))); err != nil {
+	if err := s.watch(ctx, "", o.every+time.Minute, lasting(max(0, time.Until(end)))); err != nil {
 		return nil, err
 	}
 	r.Duration = s.seconds()
@@ -163,7 +163,7 @@ var faults = []struct {
 		if err := p.Signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
-		err := s.until(ctx, "", o.pause+time.Minute, lasting(o.pause))
+		err := s.watch(ctx, "", o.pause+time.Minute, lasting(o.pause))
 		return errors.Join(err, p.Signal(syscall.SIGCONT))
 	}},
 	{"restart database", func(_ context.Context, s *scene, _ *enduranceBench) error {

@@ -68,9 +68,9 @@ func medianOf[R any](runs []R, of func(R) float64) float64 {
 // percentiles are the columns of the table, each with the number of events from which on it differs
 // from the slowest event.
 var percentiles = []struct {
-	name string
-	from int
-	of   func(*rateRun) float64
+	name      string
+	minEvents int
+	measure   func(*rateRun) float64
 }{
 	{"p50", 2, func(run *rateRun) float64 { return run.Published.P50 }},
 	{"p99", 100, func(run *rateRun) float64 { return run.Published.P99 }},
@@ -102,10 +102,10 @@ func (r *latencyReport) print(w io.Writer) {
 		cells, ratios := []string{}, []string{}
 		for _, p := range percentiles {
 			cell := "–"
-			if of.Runs[0].Published.Events >= p.from {
-				cell = fmt.Sprintf("%.1f ms", medianOf(of.Runs, p.of))
+			if of.Runs[0].Published.Events >= p.minEvents {
+				cell = fmt.Sprintf("%.1f ms", medianOf(of.Runs, p.measure))
 				if hand != nil && of.Name != handContender {
-					ratios = append(ratios, fmt.Sprintf("%.2f", ratio(of, hand, p.of)))
+					ratios = append(ratios, fmt.Sprintf("%.2f", ratio(of, hand, p.measure)))
 				}
 			}
 			cells = append(cells, cell)

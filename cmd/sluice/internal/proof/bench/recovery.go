@@ -74,9 +74,9 @@ func runRecovery(ctx context.Context, args []string) error {
 	return nil
 }
 
-// behind is the lag in seconds of input above which a consumer has not caught up. A quarter of it may
-// be the age of its last report.
-const behind = 1.0
+// lagSeconds is the lag in seconds of input above which a consumer has not caught up. A quarter of
+// it may be the age of its last report.
+const lagSeconds = 1.0
 
 func (o *recoveryBench) measure(ctx context.Context, progress io.Writer) (_ *recoveryReport, err error) {
 	r := &recoveryReport{machine: describeMachine(), Rate: o.rate, Load: measure.Load()}
@@ -90,7 +90,7 @@ func (o *recoveryBench) measure(ctx context.Context, progress io.Writer) (_ *rec
 	defer func() { r.Samples, r.Marks = s.samples, s.marks }()
 	s.publish(ctx)
 	most := runWithin + 10*o.ahead
-	if err := s.until(ctx, "the events before the start are published", most, func(now *sample) bool { return now.Published >= int64(ahead*maxPartitions) }); err != nil {
+	if err := s.watch(ctx, "the events before the start are published", most, func(now *sample) bool { return now.Published >= int64(ahead*maxPartitions) }); err != nil {
 		return nil, err
 	}
 	if err := s.start(ctx, "all"); err != nil {
@@ -98,43 +98,43 @@ func (o *recoveryBench) measure(ctx context.Context, progress io.Writer) (_ *rec
 	}
 	s.mark("start")
 	from := len(s.samples)
-	caught := func(now *sample) bool { return now.lag() <= behind*float64(o.rate) }
-	if err := s.until(ctx, "the consumer keeps up with the rate; try a lower one", most, caught); err != nil {
+	caught := func(now *sample) bool { return now.lag() <= lagSeconds*float64(o.rate) }
+	if err := s.watch(ctx, "the consumer keeps up with the rate; try a lower one", most, caught); err != nil {
 		return nil, err
 	}
 	if r.Peak, err = peak(s.samples[from:]); err != nil {
 		return nil, err
 	}
 	fmt.Fprintf(progress, "peak %.0f/s beside %d/s of input\n", r.Peak, o.rate)
-	if err := s.until(ctx, "", o.steady+time.Minute, lasting(o.steady)); err != nil {
+	if err := s.watch(ctx, "", o.steady+time.Minute, lasting(o.steady)); err != nil {
 		return nil, err
 	}
 	if err := s.server.Stop(); err != nil {
 		return nil, err
 	}
 	s.mark("database down")
-	if err := s.until(ctx, "", o.outage+time.Minute, lasting(o.outage)); err != nil {
+	if err := s.watch(ctx, "", o.outage+time.Minute, lasting(o.outage)); err != nil {
 		return nil, err
 	}
 	if err := s.server.Restart(); err != nil {
 		return nil, err
 	}
 	s.mark("database up")
-	down, up := s.marks[1].At, s.marks[2].At
+	down, up := s.marks[1].Seconds, s.marks[2].Seconds
 	at := s.sample()
 	r.Outage, r.Backlog = up-down, at.lag()
 	r.bound()
 	fmt.Fprintf(progress, "%.0f events behind after %.0f s, bound %.1f s by the peak before\n", r.Backlog, r.Outage, r.Bound)
 	from = len(s.samples) - 1
 	most = runWithin + time.Duration(10*r.Bound)*time.Second
-	if err := s.until(ctx, "the consumer has caught up", most, caught); err != nil {
+	if err := s.watch(ctx, "the consumer has caught up", most, caught); err != nil {
 		return nil, err
 	}
 	after := s.samples[from:]
-	r.Caught = after[len(after)-1].At - up
+	r.Caught = after[len(after)-1].Seconds - up
 	for _, now := range after {
 		if now.Committed > after[0].Committed {
-			r.First = now.At - up
+			r.First = now.Seconds - up
 			break
 		}
 	}
@@ -143,7 +143,7 @@ func (o *recoveryBench) measure(ctx context.Context, progress io.Writer) (_ *rec
 	}
 	r.bound()
 	fmt.Fprintf(progress, "first commit after %.1f s, caught up after %.1f s, peak %.0f/s, bound %.1f s\n", r.First, r.Caught, r.Rerun, r.Bound)
-	if err := s.until(ctx, "", o.steady+time.Minute, lasting(o.steady)); err != nil {
+	if err := s.watch(ctx, "", o.steady+time.Minute, lasting(o.steady)); err != nil {
 		return nil, err
 	}
 	r.Tally, err = s.drain(ctx, most)
@@ -176,10 +176,12 @@ func peak(samples []sample) (highest float64, err error) {
 		return 0, errors.New("too few samples for the peak rate: take more input before the start (-ahead)")
 	}
 	samples = samples[i:]
-	rate := func(from, to sample) float64 { return float64(to.Committed-from.Committed) / (to.At - from.At) }
+	rate := func(from, to sample) float64 {
+		return float64(to.Committed-from.Committed) / (to.Seconds - from.Seconds)
+	}
 	from := 0
 	for _, to := range samples {
-		for ; to.At-samples[from].At >= peakOver; from++ {
+		for ; to.Seconds-samples[from].Seconds >= peakOver; from++ {
 			highest = max(highest, rate(samples[from], to))
 		}
 	}

@@ -43,7 +43,7 @@ type scene struct {
 
 // sample is the state of a scene at a moment.
 type sample struct {
-	At        float64 `json:"at_seconds"`
+	Seconds   float64 `json:"at_seconds"`
 	Published int64   `json:"published"`
 	Committed int64   `json:"committed"`
 	HubBytes  int64   `json:"hub_resident_bytes"`
@@ -60,8 +60,8 @@ func (s *sample) lag() float64 { return max(0, float64(s.Published-s.Committed))
 
 // mark is something that was done to a scene.
 type mark struct {
-	At   float64 `json:"at_seconds"`
-	What string  `json:"what"`
+	Seconds float64 `json:"at_seconds"`
+	What    string  `json:"what"`
 }
 
 // consumer is a process, or the one that replaces it after a kill.
@@ -227,7 +227,7 @@ func (s *scene) mark(what string) { s.marks = append(s.marks, mark{s.seconds(), 
 
 // sample measures and records the state.
 func (s *scene) sample() *sample {
-	now := sample{At: s.seconds()}
+	now := sample{Seconds: s.seconds()}
 	s.mu.Lock()
 	for _, n := range s.committed {
 		now.Committed += n
@@ -244,8 +244,8 @@ func (s *scene) sample() *sample {
 	return &now
 }
 
-// until samples once a second until done, at most for a time.
-func (s *scene) until(ctx context.Context, what string, most time.Duration, done func(*sample) bool) error {
+// watch samples once a second until done, at most for a time.
+func (s *scene) watch(ctx context.Context, what string, most time.Duration, done func(*sample) bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("not within %v: %s", most, what))
 	defer cancel()
 	tick := time.NewTicker(time.Second)
@@ -291,7 +291,7 @@ func (s *scene) drain(ctx context.Context, most time.Duration) (*tally, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.until(ctx, "all events are committed", most, func(now *sample) bool { return now.lag() == 0 }); err != nil {
+	if err := s.watch(ctx, "all events are committed", most, func(now *sample) bool { return now.lag() == 0 }); err != nil {
 		return nil, err
 	}
 	var t *tally

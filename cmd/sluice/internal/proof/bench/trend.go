@@ -53,17 +53,17 @@ func quietOf(samples []sample, marks []mark, duration float64, rate int) (quiet 
 	half := from + (duration-from)/2
 	for i := range samples {
 		now := &samples[i]
-		for len(marks) > 0 && marks[0].At <= now.At {
+		for len(marks) > 0 && marks[0].Seconds <= now.Seconds {
 			marks, calm = marks[1:], 0
 		}
 		if now.lag() >= float64(rate) {
 			calm = 0
 			continue
 		}
-		if calm++; calm <= calmFor || now.At < from || now.At > duration {
+		if calm++; calm <= calmFor || now.Seconds < from || now.Seconds > duration {
 			continue
 		}
-		quiet = append(quiet, quietSample{now, now.At > half})
+		quiet = append(quiet, quietSample{now, now.Seconds > half})
 	}
 	return quiet
 }

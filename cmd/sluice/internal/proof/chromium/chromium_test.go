@@ -35,7 +35,7 @@ var screenshots = flag.String("screenshots", "", "`directory` for a picture of e
 // patience is long enough for a machine with other load.
 const patience = 5 * time.Minute
 
-var program = built.Of("github.com/sluice-go/sluice/cmd/sluice")
+var program = built.Main("github.com/sluice-go/sluice/cmd/sluice")
 
 func TestMain(m *testing.M) { os.Exit(built.Run(m)) }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
 
-var sluice = built.Of("github.com/sluice-go/sluice/cmd/sluice")
+var sluice = built.Main("github.com/sluice-go/sluice/cmd/sluice")
 
 func TestMain(m *testing.M) { os.Exit(built.Run(m)) }
 

@@ -172,7 +172,7 @@ func TestPythonAndJavaScript(t *testing.T) {
 	}
 }
 
-var program = built.Of("github.com/sluice-go/sluice/cmd/sluice")
+var program = built.Main("github.com/sluice-go/sluice/cmd/sluice")
 
 func TestMain(m *testing.M) { os.Exit(built.Run(m)) }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-go/sluice/pipeline"
 )
 
-// around are files that a part of a pipeline file belongs into: their keys, with what each has.
-var around = []map[string]string{
+// outerKeys are files that a part of a pipeline file belongs into: their keys, with what each has.
+var outerKeys = []map[string]string{
 	{"source": hubSource, "partitions": "all", "database": "sqlite:docs.db", "target": tableTarget},
 	{"source": hubSource, "partitions": "all", "leases": "{sql: sqlite:docs.db}", "target": "{eventhub: {connection: \"${HUB_CONNECTION_STRING}\", hub: next}}"},
 	{"source": hubSource, "partitions": "all", "database": "sqlite:docs.db"},
@@ -67,7 +67,7 @@ func YAML(b Block, values map[string]bool) error {
 		return err
 	}
 	var refused error
-	for _, rest := range around {
+	for _, rest := range outerKeys {
 		_, err := pipeline.ParseFile(path, []byte(completed(b.Text, keys, rest)), placeholder)
 		if err == nil {
 			return nil

@@ -77,7 +77,7 @@ const kedaOn = "keda: {file: '{}'}"
 
 // Each value of the chart, an example, and what the objects then have which they do not have
 // with the default; with ! in front, what they no longer have. Objects are JSON with sorted keys.
-var examples = []struct{ path, value, wanted, with string }{
+var examples = []struct{ path, value, wanted, overrides string }{
 	{"fullnameOverride", `events`, `"name":"events-orders"`, ""},
 	{"labels", `{team: data}`, `"team":"data"`, ""},
 	{"image.repository", `registry.example/sluice`, `"image":"registry.example/sluice:0.0.0"`, ""},
@@ -205,7 +205,7 @@ func TestValues(t *testing.T) {
 	for _, e := range examples {
 		t.Run(e.path, func(t *testing.T) {
 			t.Parallel()
-			without := base(t).with(t, e.with)
+			without := base(t).merge(t, e.overrides)
 			var value any
 			if err := yaml.Unmarshal([]byte(e.value), &value); err != nil {
 				t.Fatal(err)
@@ -273,7 +273,7 @@ func TestPodSecurity(t *testing.T) {
 			t.Errorf("without %s: %d %s", remove[0], code, message(answer))
 		}
 	}
-	container := pod.at("spec", "containers").([]any)[0].(map[string]any)
+	container := pod.get("spec", "containers").([]any)[0].(map[string]any)
 	if security := fmt.Sprint(container["securityContext"]); security != "map[allowPrivilegeEscalation:false capabilities:map[drop:[ALL]] readOnlyRootFilesystem:true]" {
 		t.Errorf("the container has %s", security)
 	}

@@ -112,7 +112,7 @@ func TestMistakes(t *testing.T) {
 	} {
 		t.Run(m.values, func(t *testing.T) {
 			t.Parallel()
-			_, err := tryRender(t, "wrong", base(t).with(t, m.values))
+			_, err := tryRender(t, "wrong", base(t).merge(t, m.values))
 			if err == nil {
 				t.Fatal("taken")
 			}
@@ -129,15 +129,15 @@ func TestMistakes(t *testing.T) {
 // TestOwnKeysOfPipeline: a pipeline's keys replace those of all pipelines, and only those.
 func TestOwnKeysOfPipeline(t *testing.T) {
 	need.Kubernetes(t)
-	all := render(t, "own", base(t).with(t, `
+	all := render(t, "own", base(t).merge(t, `
 consumer: {replicas: 4, env: [{name: A, value: "1"}], podLabels: {a: all, b: all}}
 pipelines: {orders: {replicas: 3, env: [{name: B, value: "2"}], podLabels: {b: own}, probes: {periodSeconds: 5}}}
 autoscaler: {files: {flights.yaml: "target: {webhook: {url: http://example}}"}}`))
 	orders, flights := find(t, all, "StatefulSet", "sluice-orders"), find(t, all, "Deployment", "sluice-flights")
-	if got, want := orders.at("spec", "replicas"), 3; got != want {
+	if got, want := orders.get("spec", "replicas"), 3; got != want {
 		t.Errorf("replicas: %v, want %v", got, want)
 	}
-	if got, want := flights.at("spec", "replicas"), 4; got != want {
+	if got, want := flights.get("spec", "replicas"), 4; got != want {
 		t.Errorf("replicas that no autoscaler sets: %v, want %v", got, want)
 	}
 	spec := text([]object{orders})
@@ -149,12 +149,12 @@ autoscaler: {files: {flights.yaml: "target: {webhook: {url: http://example}}"}}`
 	if strings.Contains(spec, `"name":"A"`) {
 		t.Errorf("the list of all pipelines is in\n%s", spec)
 	}
-	tried := find(t, render(t, "own", base(t).with(t, `{consumer: {replicas: 4}, autoscaler: {dryRun: true}}`)), "Deployment", "sluice-flights")
-	if got, want := tried.at("spec", "replicas"), 4; got != want {
+	tried := find(t, render(t, "own", base(t).merge(t, `{consumer: {replicas: 4}, autoscaler: {dryRun: true}}`)), "Deployment", "sluice-flights")
+	if got, want := tried.get("spec", "replicas"), 4; got != want {
 		t.Errorf("replicas that the autoscaler would set: %v, want %v", got, want)
 	}
-	none := find(t, render(t, "own", base(t).with(t, `pipelines: {orders: {replicas: null}}`)), "StatefulSet", "sluice-orders")
-	if got := none.at("spec", "replicas"); got != nil {
+	none := find(t, render(t, "own", base(t).merge(t, `pipelines: {orders: {replicas: null}}`)), "StatefulSet", "sluice-orders")
+	if got := none.get("spec", "replicas"); got != nil {
 		t.Errorf("replicas: null makes %v", got)
 	}
 }
@@ -164,9 +164,9 @@ autoscaler: {files: {flights.yaml: "target: {webhook: {url: http://example}}"}}`
 func TestIdentityOfPods(t *testing.T) {
 	need.Kubernetes(t)
 	release := func(change string) (pods, classes string) {
-		all := render(t, "identity", base(t).with(t, `
+		all := render(t, "identity", base(t).merge(t, `
 consumer: {workloadIdentity: {clientId: a}, keyVault: {name: vault, secrets: {A: a}}}
-autoscaler: {workloadIdentity: {clientId: a}}`).with(t, change))
+autoscaler: {workloadIdentity: {clientId: a}}`).merge(t, change))
 		for _, o := range all {
 			if o.kind() == "SecretProviderClass" {
 				classes += text([]object{o})
@@ -210,27 +210,27 @@ func TestRollout(t *testing.T) {
 	deployment, flights := pods(base(t), "sluice-flights")
 	_, orders := pods(base(t), "sluice-orders")
 	_, autoscaler := pods(base(t), "sluice-autoscaler")
-	changed := base(t).with(t, `{pipelines: {flights: {files: {a.avsc: "{}"}}}}`)
+	changed := base(t).merge(t, `{pipelines: {flights: {files: {a.avsc: "{}"}}}}`)
 	if _, got := pods(changed, "sluice-flights"); got == flights {
 		t.Error("a changed file does not restart the pods")
 	}
 	if _, got := pods(changed, "sluice-orders"); got != orders {
 		t.Error("a changed file restarts the pods of another pipeline")
 	}
-	if _, got := pods(base(t).with(t, `{pipelines: {orders: {replicas: 9}}}`), "sluice-autoscaler"); got != autoscaler {
+	if _, got := pods(base(t).merge(t, `{pipelines: {orders: {replicas: 9}}}`), "sluice-autoscaler"); got != autoscaler {
 		t.Error("a number of replicas restarts the autoscaler")
 	}
-	if _, got := pods(base(t).with(t, `{autoscaler: {files: {more.yaml: "every: 1m"}}}`), "sluice-autoscaler"); got == autoscaler {
+	if _, got := pods(base(t).merge(t, `{autoscaler: {files: {more.yaml: "every: 1m"}}}`), "sluice-autoscaler"); got == autoscaler {
 		t.Error("a changed file does not restart the autoscaler")
 	}
 	spec := deployment.pod()["spec"].(map[string]any)
 	if spec["terminationGracePeriodSeconds"] != 45 || !strings.Contains(flights, `"--stop-timeout=30s"`) {
 		t.Errorf("grace period %v in %s", spec["terminationGracePeriodSeconds"], flights)
 	}
-	if got := deployment.at("spec", "replicas"); got != nil {
+	if got := deployment.get("spec", "replicas"); got != nil {
 		t.Errorf("the chart sets %v replicas, which the autoscaler sets", got)
 	}
-	if got := deployment.at("spec", "strategy", "rollingUpdate", "maxUnavailable"); got != 0 {
+	if got := deployment.get("spec", "strategy", "rollingUpdate", "maxUnavailable"); got != 0 {
 		t.Errorf("%v pods may be missing", got)
 	}
 }
@@ -240,7 +240,7 @@ func TestRollout(t *testing.T) {
 func TestAutoscalerPods(t *testing.T) {
 	need.Kubernetes(t)
 	one := render(t, "pods", base(t))
-	two := render(t, "pods", base(t).with(t, `{autoscaler: {replicas: 2, files: {flights.yaml: "state: {postgres: x}"}}}`))
+	two := render(t, "pods", base(t).merge(t, `{autoscaler: {replicas: 2, files: {flights.yaml: "state: {postgres: x}"}}}`))
 	for _, c := range []struct {
 		all      []object
 		replicas int
@@ -248,8 +248,8 @@ func TestAutoscalerPods(t *testing.T) {
 		volume   bool
 	}{{one, 1, "Recreate", true}, {two, 2, "RollingUpdate", false}} {
 		deployment := find(t, c.all, "Deployment", "sluice-autoscaler")
-		if got := deployment.at("spec", "replicas"); got != c.replicas || deployment.text("spec", "strategy", "type") != c.strategy {
-			t.Errorf("%v replicas, want %d; the strategy is %v", got, c.replicas, deployment.at("spec", "strategy"))
+		if got := deployment.get("spec", "replicas"); got != c.replicas || deployment.text("spec", "strategy", "type") != c.strategy {
+			t.Errorf("%v replicas, want %d; the strategy is %v", got, c.replicas, deployment.get("spec", "strategy"))
 		}
 		have := text(c.all)
 		if got := strings.Contains(have, `"kind":"PersistentVolumeClaim"`); got != c.volume {
@@ -266,10 +266,10 @@ func TestAutoscalerPods(t *testing.T) {
 			}
 		}
 	}
-	monitored := render(t, "pods", base(t).with(t, `{serviceMonitor: {enabled: true}}`))
+	monitored := render(t, "pods", base(t).merge(t, `{serviceMonitor: {enabled: true}}`))
 	service, monitor := find(t, monitored, "Service", "sluice-autoscaler"), find(t, monitored, "ServiceMonitor", "sluice-autoscaler")
-	labels := service.at("metadata", "labels").(map[string]any)
-	for key, value := range monitor.at("spec", "selector", "matchLabels").(map[string]any) {
+	labels := service.get("metadata", "labels").(map[string]any)
+	for key, value := range monitor.get("spec", "selector", "matchLabels").(map[string]any) {
 		if labels[key] != value {
 			t.Errorf("the ServiceMonitor selects %s: %v, and the Service has %v", key, value, labels[key])
 		}
@@ -279,10 +279,10 @@ func TestAutoscalerPods(t *testing.T) {
 // TestKEDAPods: the Service that KEDA calls selects the pods, which a NetworkPolicy lets in.
 func TestKEDAPods(t *testing.T) {
 	need.Kubernetes(t)
-	all := render(t, "pods", base(t).with(t, kedaOn+"\nnetworkPolicy: {enabled: true}"))
+	all := render(t, "pods", base(t).merge(t, kedaOn+"\nnetworkPolicy: {enabled: true}"))
 	service, deployment := find(t, all, "Service", "sluice-keda"), find(t, all, "Deployment", "sluice-keda")
-	labels := deployment.at("spec", "template", "metadata", "labels").(map[string]any)
-	for key, value := range service.at("spec", "selector").(map[string]any) {
+	labels := deployment.get("spec", "template", "metadata", "labels").(map[string]any)
+	for key, value := range service.get("spec", "selector").(map[string]any) {
 		if labels[key] != value {
 			t.Errorf("the Service selects %s: %v, and the pods have %v", key, value, labels[key])
 		}
@@ -295,7 +295,7 @@ func TestKEDAPods(t *testing.T) {
 		}
 	}
 	pods := func(more string) string {
-		return text([]object{find(t, render(t, "pods", base(t).with(t, kedaOn).with(t, more)), "Deployment", "sluice-keda").pod()})
+		return text([]object{find(t, render(t, "pods", base(t).merge(t, kedaOn).merge(t, more)), "Deployment", "sluice-keda").pod()})
 	}
 	if before := pods(""); pods("keda: {file: 'a: {}'}") == before || pods("pipelines: {flights: {file: 'partitions: all'}}") == before {
 		t.Error("a changed file does not restart the pods")

@@ -24,8 +24,8 @@ type object map[string]any
 func (o object) kind() string { return o["kind"].(string) }
 func (o object) name() string { return o.text("metadata", "name") }
 
-// at returns what is at a path of keys, or nil.
-func (o object) at(keys ...string) any {
+// get returns what is at a path of keys, or nil.
+func (o object) get(keys ...string) any {
 	var value any = map[string]any(o)
 	for _, key := range keys {
 		inner, ok := value.(map[string]any)
@@ -38,7 +38,7 @@ func (o object) at(keys ...string) any {
 }
 
 func (o object) text(keys ...string) string {
-	s, _ := o.at(keys...).(string)
+	s, _ := o.get(keys...).(string)
 	return s
 }
 
@@ -63,12 +63,12 @@ func (o object) path() string {
 
 // pod returns the pod that a Deployment or StatefulSet makes, or nil.
 func (o object) pod() object {
-	template, ok := o.at("spec", "template").(map[string]any)
+	template, ok := o.get("spec", "template").(map[string]any)
 	if !ok {
 		return nil
 	}
 	metadata := maps.Clone(template["metadata"].(map[string]any))
-	metadata["name"], metadata["namespace"] = o.name()+"-0", o.at("metadata", "namespace")
+	metadata["name"], metadata["namespace"] = o.name()+"-0", o.get("metadata", "namespace")
 	return object{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 }
 
@@ -119,8 +119,8 @@ var chart = filepath.Join(root(), "deploy", "helm", "sluice")
 // values are values of the chart, as in a file for helm.
 type values map[string]any
 
-// with returns the values with those of a YAML text, which are merged into them.
-func (v values) with(t *testing.T, text string) values {
+// merge returns the values with those of a YAML text, which are merged into them.
+func (v values) merge(t *testing.T, text string) values {
 	t.Helper()
 	var more map[string]any
 	if err := yaml.Unmarshal([]byte(text), &more); err != nil {

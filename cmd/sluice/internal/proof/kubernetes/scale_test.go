@@ -23,7 +23,7 @@ func account(namespace, name string) []string {
 func installed(t *testing.T, namespace string) []object {
 	t.Helper()
 	server.namespace(t, namespace)
-	all := render(t, namespace, base(t).with(t, `{autoscaler: {files: {orders.yaml: "target: {kubernetes: {kind: StatefulSet, name: sluice-orders}}"}}}`))
+	all := render(t, namespace, base(t).merge(t, `{autoscaler: {files: {orders.yaml: "target: {kubernetes: {kind: StatefulSet, name: sluice-orders}}"}}}`))
 	for _, o := range all {
 		server.apply(t, o, "")
 	}
@@ -38,7 +38,7 @@ func replicas(t *testing.T, namespace, collection, name string) any {
 	if err := json.Unmarshal(answer, &o); err != nil || code != http.StatusOK {
 		t.Fatalf("%d %s", code, answer)
 	}
-	return o.at("spec", "replicas")
+	return o.get("spec", "replicas")
 }
 
 // TestScale: the target scales both kinds with the rights that the chart grants. Each of these
@@ -157,7 +157,7 @@ func TestRights(t *testing.T) {
 	}
 	for _, o := range all {
 		if pod := o.pod(); pod != nil {
-			if got, want := pod.at("spec", "automountServiceAccountToken"), o.name() == "sluice-autoscaler"; got != want {
+			if got, want := pod.get("spec", "automountServiceAccountToken"), o.name() == "sluice-autoscaler"; got != want {
 				t.Errorf("%s: the token is mounted: %v", o.name(), got)
 			}
 		}

@@ -41,7 +41,7 @@ type options struct {
 	rounds   int
 	every    int           // how many rounds have one in which all peers take part
 	events   int           // of a speed run
-	within   time.Duration // of a speed run, from its first row
+	limit    time.Duration // of a speed run, from its first row
 	kills    int
 	killed   int // events of a run with kills
 	json     string
@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string) error {
 	flag.IntVar(&o.rounds, "rounds", 9, "rounds of the comparison of speed; 0: none")
 	flag.IntVar(&o.every, "every", 3, "in one round of so many all peers take part, in the others only Sluice and the loop")
 	flag.IntVar(&o.events, "events", 800_000, "events of a run for speed")
-	flag.DurationVar(&o.within, "within", 20*time.Second, "how long a run for speed lasts at most, from its first row")
+	flag.DurationVar(&o.limit, "within", 20*time.Second, "how long a run for speed lasts at most, from its first row")
 	flag.IntVar(&o.kills, "kills", 3, "how often each peer is killed; 0: no such runs")
 	flag.IntVar(&o.killed, "killed", 120_000, "events of a run with kills")
 	flag.StringVar(&o.json, "json", "", "`file` for the results in JSON")

@@ -66,14 +66,14 @@ func TestCPUBetween(t *testing.T) {
 	zero := time.Now()
 	c := &cpuSamples{}
 	for i := range 11 {
-		c.at = append(c.at, zero.Add(time.Duration(i)*100*time.Millisecond))
+		c.times = append(c.times, zero.Add(time.Duration(i)*100*time.Millisecond))
 		c.used = append(c.used, used{time.Duration(i*i) * time.Millisecond, time.Second, time.Duration(i) * time.Second})
 	}
-	is, err := c.between(zero.Add(390*time.Millisecond), zero.Add(990*time.Millisecond))
+	is, err := c.usage(zero.Add(390*time.Millisecond), zero.Add(990*time.Millisecond))
 	if want := (used{84 * time.Millisecond, 0, 6 * time.Second}); err != nil || is != want { // 100 ms - 16 ms in the samples behind both
 		t.Error(is, err)
 	}
-	if _, err := c.between(zero.Add(2*time.Second), zero.Add(3*time.Second)); err == nil {
+	if _, err := c.usage(zero.Add(2*time.Second), zero.Add(3*time.Second)); err == nil {
 		t.Error("a run behind the last sample has processor time")
 	}
 }

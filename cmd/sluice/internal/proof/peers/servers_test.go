@@ -28,7 +28,7 @@ func TestSluiceAndTheLoop(t *testing.T) {
 	}
 	l, err := newLab(ctx, options{
 		only: regexp.MustCompile("^(" + sluicePeer + "|" + loopPeer + ")$"), programs: dir,
-		rounds: 1, every: 1, events: 150_000, within: 2 * time.Minute, kills: 1, killed: 40_000,
+		rounds: 1, every: 1, events: 150_000, limit: 2 * time.Minute, kills: 1, killed: 40_000,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -61,7 +61,7 @@ func (l *lab) measureSpeed(ctx context.Context) error {
 const spare = 5 * time.Minute
 
 func (l *lab) runForSpeed(ctx context.Context, p *peer, topic string) (*speed, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, l.within+spare, fmt.Errorf("not done within %v", l.within+spare))
+	ctx, cancel := context.WithTimeoutCause(ctx, l.limit+spare, fmt.Errorf("not done within %v", l.limit+spare))
 	defer cancel()
 	t, err := l.newTarget(ctx)
 	if err != nil {
@@ -109,7 +109,7 @@ func (l *lab) awaitRows(ctx context.Context, t *target, r *process) error {
 	if err != nil {
 		return err
 	}
-	end := time.Now().Add(l.within)
+	end := time.Now().Add(l.limit)
 	var last int64
 	still := 0
 	return r.poll(ctx, 100*time.Millisecond, func() (bool, error) {
@@ -157,7 +157,7 @@ func (t *target) clock(ctx context.Context, s *speed, cpu *cpuSamples) error {
 	s.Doubled = s.Rows - distinct
 	s.Seconds = ended.Sub(*began).Seconds()
 	s.PerSecond = float64(counted) / s.Seconds
-	used, err := cpu.between(*began, *ended)
+	used, err := cpu.usage(*began, *ended)
 	perEvent := func(of time.Duration) float64 { return of.Seconds() / float64(counted) * 1e6 }
 	s.CPU, s.BrokerCPU, s.DatabaseCPU = perEvent(used.consumer), perEvent(used.broker), perEvent(used.database)
 	return err
@@ -169,7 +169,7 @@ type used struct{ consumer, broker, database time.Duration }
 // cpuSamples are the processor time that the processes of a run have used, read every 50 ms.
 type cpuSamples struct {
 	end, ended chan struct{}
-	at         []time.Time
+	times      []time.Time
 	used       []used
 }
 
@@ -181,7 +181,7 @@ func (l *lab) sampleCPU(consumer int) *cpuSamples {
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			c.at = append(c.at, time.Now())
+			c.times = append(c.times, time.Now())
 			c.used = append(c.used, used{measure.CPUOfOne(consumer), measure.CPUOfOne(broker), measure.CPUOf(database)})
 			select {
 			case <-tick.C:
@@ -199,18 +199,18 @@ func (c *cpuSamples) stop() {
 	<-c.ended
 }
 
-// between is what was used between two moments of the run.
-func (c *cpuSamples) between(from, to time.Time) (used, error) {
+// usage is what was used between two moments of the run.
+func (c *cpuSamples) usage(from, to time.Time) (used, error) {
 	at := func(moment time.Time) int {
-		i, _ := slices.BinarySearchFunc(c.at, moment, time.Time.Compare)
-		return min(i, len(c.at)-1)
+		i, _ := slices.BinarySearchFunc(c.times, moment, time.Time.Compare)
+		return min(i, len(c.times)-1)
 	}
 	i, j := at(from), at(to)
 	if i == j {
 		return used{}, errors.New("the run was too short to measure its processor time")
 	}
 	// The samples are a little off the moments: scale to their distance.
-	scale := float64(to.Sub(from)) / float64(c.at[j].Sub(c.at[i]))
+	scale := float64(to.Sub(from)) / float64(c.times[j].Sub(c.times[i]))
 	scaled := func(of func(used) time.Duration) time.Duration {
 		return time.Duration(float64(of(c.used[j])-of(c.used[i])) * scale)
 	}

@@ -74,11 +74,11 @@ func TestPostgres(t *testing.T) {
 
 // sockets opens the connections of a pool in two network namespaces in turn.
 type sockets struct {
-	direct  *pgxpool.Pool // outside of the namespaces
-	network *netns.Network
-	mu      sync.Mutex
-	of      map[string]*netns.Namespace // by local address
-	next    int
+	direct     *pgxpool.Pool // outside of the namespaces
+	network    *netns.Network
+	mu         sync.Mutex
+	namespaces map[string]*netns.Namespace // by local address
+	next       int
 }
 
 // namespaced opens a store over such a pool. PostgreSQL itself listens on the loopback device only.
@@ -100,7 +100,7 @@ func namespaced(t *testing.T, network *netns.Network) (*pgstore.Store, *sockets)
 	for _, ns := range network.Namespaces {
 		awaitRoute(t, ns, link.Addr())
 	}
-	d := &sockets{direct: direct, network: network, of: make(map[string]*netns.Namespace)}
+	d := &sockets{direct: direct, network: network, namespaces: make(map[string]*netns.Namespace)}
 	dial := pc.ConnConfig.DialFunc
 	pc.ConnConfig.DialFunc = func(ctx context.Context, proto, _ string) (net.Conn, error) {
 		return d.dial(ctx, proto, link.Addr(), dial)
@@ -151,7 +151,7 @@ func (d *sockets) dial(ctx context.Context, proto, address string, dial func(ctx
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.of[conn.LocalAddr().String()] = ns
+	d.namespaces[conn.LocalAddr().String()] = ns
 	return conn, nil
 }
 
@@ -159,7 +159,7 @@ func (d *sockets) dial(ctx context.Context, proto, address string, dial func(ctx
 func (d *sockets) unplug(t *testing.T, conn *pgx.Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.of[conn.PgConn().Conn().LocalAddr().String()].Unplug(); err != nil {
+	if err := d.namespaces[conn.PgConn().Conn().LocalAddr().String()].Unplug(); err != nil {
 		t.Error(err)
 	}
 }

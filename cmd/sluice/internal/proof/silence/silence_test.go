@@ -30,14 +30,14 @@ type watch struct {
 	reported time.Duration
 	report   string
 	moved    time.Duration
-	over     chan struct{} // closed when all is measured
+	done     chan struct{} // closed when all is measured
 	works    chan struct{} // gets one when the consumer has committed
 	void     chan struct{} // gets one when the strike must be repeated; nil if it can't be
 }
 
 func newWatch(t *testing.T) *watch {
 	now := time.Now()
-	w := &watch{clock: clock{began: now, last: now}, over: make(chan struct{}), works: make(chan struct{}, 1)}
+	w := &watch{clock: clock{began: now, last: now}, done: make(chan struct{}), works: make(chan struct{}, 1)}
 	every(t, func(int) error {
 		w.clock.read()
 		return nil
@@ -88,7 +88,7 @@ func (w *watch) Observe(o driver.Observation) {
 		w.reported, w.report = w.clock.read()-w.struck, o.Err.Error()
 	case w.reported != 0 && o.Kind == driver.KindCommitted && o.Events > 0:
 		w.moved = w.clock.read() - w.struck
-		close(w.over)
+		close(w.done)
 	}
 }
 
@@ -133,7 +133,7 @@ func measure(t *testing.T, w *watch, source driver.Source, leases driver.LeaseSt
 		}
 		return true
 	}
-	for over := false; !over; over = await("it goes on after the strike", w.over) {
+	for over := false; !over; over = await("it goes on after the strike", w.done) {
 		signal(w.works)
 		<-w.works // one from before
 		await("the consumer works", w.works)

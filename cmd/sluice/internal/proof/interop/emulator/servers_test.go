@@ -17,8 +17,8 @@ var keys = []emulator.Key{
 	{Name: "writer", Secret: "dG8gc2VuZA==", Rights: emulator.Send},
 }
 
-// as is a connection string with another key than the first.
-func as(k emulator.Key, connection string) string {
+// withKey is a connection string with another key than the first.
+func withKey(k emulator.Key, connection string) string {
 	return strings.NewReplacer("="+keys[0].Name+";", "="+k.Name+";", "="+keys[0].Secret, "="+k.Secret).Replace(connection)
 }
 
@@ -35,7 +35,7 @@ func eventHubs(t *testing.T) []string {
 	impatient := start(t, hubs, &emulator.Config{IdleTimeout: 15 * time.Second})
 	dropped := start(t, hubs, &emulator.Config{Control: "127.0.0.1:0"})
 	return []string{
-		"HUBS=" + strings.Join(names, " "), "ALL=" + srv.ConnectionString(), "LISTEN=" + as(keys[1], srv.ConnectionString()), "SEND=" + as(keys[2], srv.ConnectionString()),
+		"HUBS=" + strings.Join(names, " "), "ALL=" + srv.ConnectionString(), "LISTEN=" + withKey(keys[1], srv.ConnectionString()), "SEND=" + withKey(keys[2], srv.ConnectionString()),
 		"TLS=" + srv.TLSConnectionString(), "CERT=" + cert, "NODE_EXTRA_CA_CERTS=" + cert,
 		"IDLE=" + impatient.ConnectionString(), "CONTROL=http://" + srv.ControlAddr(),
 		"DROPPED=" + dropped.ConnectionString(), "DROPPED_CONTROL=http://" + dropped.ControlAddr(),
@@ -78,8 +78,8 @@ func namespaces(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	return []string{
-		"ALL=" + srv.ConnectionString(), "LISTEN=" + as(keys[1], srv.ConnectionString()), "SEND=" + as(keys[2], srv.ConnectionString()),
-		"ADMIN=" + srv.AdminConnectionString(), "READER=" + as(keys[1], srv.AdminConnectionString()), "TLS=" + srv.TLSConnectionString(),
+		"ALL=" + srv.ConnectionString(), "LISTEN=" + withKey(keys[1], srv.ConnectionString()), "SEND=" + withKey(keys[2], srv.ConnectionString()),
+		"ADMIN=" + srv.AdminConnectionString(), "READER=" + withKey(keys[1], srv.AdminConnectionString()), "TLS=" + srv.TLSConnectionString(),
 		"PREMIUM=" + premium.ConnectionString(), "CONTROL=http://" + srv.ControlAddr(), "NODE_EXTRA_CA_CERTS=" + trusted,
 		"DROPPED=" + dropped.ConnectionString(), "DROPPED_CONTROL=http://" + dropped.ControlAddr(),
 	}

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	before = 2000 // events that are sent before the move
-	after  = 100  // and after the way back
-	every  = 10   // a processor stores a checkpoint after so many events of a partition
+	eventsBefore = 2000 // events that are sent before the move
+	eventsAfter  = 100  // and after the way back
+	every        = 10   // a processor stores a checkpoint after so many events of a partition
 )
 
 var partitions = []string{"0", "1"}
@@ -42,7 +42,7 @@ func TestMove(t *testing.T) {
 			// The program is compiled, and the test skipped, before anything starts.
 			first, second := program(t), program(t)
 			w := newWorld(t)
-			w.send(before)
+			w.send(eventsBefore)
 			killed := w.killAmid(first)
 			w.there(killed)
 			w.back(second)
@@ -93,10 +93,10 @@ func (w *world) process(cmd *exec.Cmd) *processor {
 func (w *world) killAmid(cmd *exec.Cmd) *processor {
 	w.t.Helper()
 	p := w.process(cmd)
-	atLeast := before/10 + need.Rand(w.t).IntN(before/2)
+	atLeast := eventsBefore/10 + need.Rand(w.t).IntN(eventsBefore/2)
 	p.await("got so far", func() bool { return len(p.stored) == len(partitions) && p.total() >= atLeast })
 	p.kill()
-	if n := p.total(); n >= before {
+	if n := p.total(); n >= eventsBefore {
 		w.t.Fatalf("the processor had handled all %d events when it was killed", n)
 	}
 	code, _, errs := w.run("move", "--config", config(), "--every", "1s", "--from-blob", "checkpoints", "--apply")
@@ -134,11 +134,11 @@ func (w *world) there(old *processor) {
 		distinct += min(int(s.Start), len(handled)) + len(new)
 		w.t.Logf("partition %s: %d events handled by the processor, checkpoint at %d, %d by the pipeline, %d of them repeated", partition, len(handled), *s.Old, len(new), again)
 	}
-	if distinct != before {
+	if distinct != eventsBefore {
 		need.Verdict(w.t)
-		w.t.Errorf("%d of %d events have an effect", distinct, before)
+		w.t.Errorf("%d of %d events have an effect", distinct, eventsBefore)
 	}
-	w.t.Logf("killed after %d of %d events: %d lost, %d repeated", old.total(), before, before-distinct, repeated)
+	w.t.Logf("killed after %d of %d events: %d lost, %d repeated", old.total(), eventsBefore, eventsBefore-distinct, repeated)
 }
 
 // back moves back to the processor, which goes on with the next event of each partition.
@@ -149,18 +149,18 @@ func (w *world) back(cmd *exec.Cmd) {
 			w.t.Errorf("back, partition %s: %+v", partition, s)
 		}
 	}
-	w.send(after)
+	w.send(eventsAfter)
 	p := w.process(cmd)
-	p.await("handled the new events", func() bool { return p.total() >= after })
+	p.await("handled the new events", func() bool { return p.total() >= eventsAfter })
 	p.kill()
 	for _, partition := range partitions {
 		inOrder(w.t, "the processor after the way back, partition "+partition, p.handled[partition], w.ends[partition]+1)
 	}
-	if n := p.total(); n != after {
+	if n := p.total(); n != eventsAfter {
 		need.Verdict(w.t)
-		w.t.Errorf("after the way back the processor has handled %d events of %d", n, after)
+		w.t.Errorf("after the way back the processor has handled %d events of %d", n, eventsAfter)
 	}
-	w.t.Logf("after the way back: %d of %d events handled, from %d and %d", p.total(), after, p.handled["0"][0], p.handled["1"][0])
+	w.t.Logf("after the way back: %d of %d events handled, from %d and %d", p.total(), eventsAfter, p.handled["0"][0], p.handled["1"][0])
 }
 
 // inOrder checks that events are handled once each, in their order, from first on.

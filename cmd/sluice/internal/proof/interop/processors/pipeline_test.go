@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-go/sluice/pipeline"
 )
 
-var program = built.Of("github.com/sluice-go/sluice/cmd/sluice")
+var program = built.Main("github.com/sluice-go/sluice/cmd/sluice")
 
 func TestMain(m *testing.M) { os.Exit(built.Run(m)) }
 

@@ -14,7 +14,7 @@ type processor struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	errs strings.Builder
-	over chan struct{} // closed once its output was read
+	done chan struct{} // closed once its output was read
 
 	mu      sync.Mutex
 	handled map[string][]int64 // by partition, in its order
@@ -24,7 +24,7 @@ type processor struct {
 // process starts a program. It ends with the test at the latest.
 func process(t *testing.T, cmd *exec.Cmd) *processor {
 	t.Helper()
-	p := &processor{t: t, cmd: cmd, over: make(chan struct{}), handled: map[string][]int64{}, stored: map[string]int64{}}
+	p := &processor{t: t, cmd: cmd, done: make(chan struct{}), handled: map[string][]int64{}, stored: map[string]int64{}}
 	output, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func process(t *testing.T, cmd *exec.Cmd) *processor {
 		t.Fatal(err)
 	}
 	go func() {
-		defer close(p.over)
+		defer close(p.done)
 		for lines := bufio.NewScanner(output); lines.Scan(); {
 			p.note(lines.Text())
 		}
@@ -63,7 +63,7 @@ func (p *processor) note(line string) {
 // kill is SIGKILL. After it, what the processor has done is final.
 func (p *processor) kill() {
 	_ = p.cmd.Process.Kill()
-	<-p.over
+	<-p.done
 }
 
 // await waits until the processor has done something.
@@ -73,7 +73,7 @@ func (p *processor) await(what string, done func() bool) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return done()
-	}, p.over) {
+	}, p.done) {
 		p.kill()
 		p.t.Fatalf("the processor has not %s: %d and %d events handled\n%s", what, len(p.handled["0"]), len(p.handled["1"]), p.errs.String())
 	}
