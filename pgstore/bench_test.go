@@ -162,6 +162,48 @@ func BenchmarkUpsert(b *testing.B) {
 	})
 }
 
+// BenchmarkKeyed compares rows of 1 KB on four partitions: by Insert into a table without a key, by
+// key as new rows, and as updates of rows that are there.
+func BenchmarkKeyed(b *testing.B) {
+	const existing = 50 * batch // of a partition
+	columns := []string{"hub_partition", "sequence_number", "body"}
+	for _, kind := range []string{"insert", "new", "update"} {
+		b.Run(kind, func(b *testing.B) {
+			s := benchmarkTable(b)
+			text := `ALTER TABLE events ADD PRIMARY KEY (hub_partition, sequence_number)`
+			switch kind {
+			case "insert":
+				text = ""
+			case "update":
+				text += fmt.Sprintf(`; INSERT INTO events SELECT n %% 4, n / 4, repeat('y', %d) FROM generate_series(0, %d) AS n`, width, 4*existing-1)
+			}
+			if _, err := s.Pool().Exec(b.Context(), text); err != nil {
+				b.Fatal(err)
+			}
+			benchmarkRows(b, 4, func(b *testing.B, partition int) func(ctx context.Context) error {
+				l := lease("a", 1)
+				l.Partition = fmt.Sprint(partition)
+				claim(b, s, l)
+				rows, next := make([][]any, batch), 0
+				return func(ctx context.Context) error {
+					for i := range rows {
+						rows[i] = []any{partition, next + i, body}
+					}
+					if next += batch; kind == "update" {
+						next %= existing
+					}
+					return s.Commit(ctx, driver.Step{Lease: l, From: driver.Unset, To: driver.Unset}, func(ctx context.Context, tx pgx.Tx) error {
+						if kind == "insert" {
+							return pgstore.Insert(ctx, tx, "events", columns, rows)
+						}
+						return pgstore.Upsert(ctx, tx, "events", columns, rows, driver.Keyed{Key: columns[:2]})
+					})
+				}
+			})
+		})
+	}
+}
+
 // BenchmarkUpsertByHand is what PostgreSQL takes for the updates of BenchmarkUpsert without Sluice:
 // a COPY into a temporary table, and one statement from there.
 func BenchmarkUpsertByHand(b *testing.B) {
