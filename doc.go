@@ -51,8 +51,8 @@
 //
 // # Reading the code
 //
-// This package is the door: configuration, the constructors of deliveries, and what handlers return.
-// The engine is below internal/engine, whose documentation names its rooms. The seams to logs and stores
-// are in package driver, with the errors and observations that cross them; stamps of messages are in
-// package stamp.
+// This package is the door: configuration, the constructors of deliveries, and what handlers
+// return. The engine is below internal/engine, whose documentation names its rooms. The seams to
+// logs and stores are in package driver, with the errors and observations that cross them; stamps
+// of messages are in package stamp.
 package sluice

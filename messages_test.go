@@ -81,8 +81,8 @@ func TestMessagesAreExplained(t *testing.T) {
 	}
 }
 
-// logLines finds the messages of all log lines at the levels warn and error in the product's source, with
-// the place of each.
+// logLines finds the messages of all log lines at the levels warn and error in the product's
+// source, with the place of each.
 func logLines(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -120,8 +120,8 @@ func logLines(t *testing.T) map[string]string {
 	return found
 }
 
-// logLine returns the message of a node that logs at warn or error, or that returns such a level and a
-// message; nil for other nodes.
+// logLine returns the message of a node that logs at warn or error, or that returns such a level
+// and a message; nil for other nodes.
 func logLine(n ast.Node) ast.Expr {
 	var values []ast.Expr
 	switch n := n.(type) {

@@ -21,10 +21,10 @@ type Config struct {
 	// StampsFrom are the stages whose stamps the audited consumer believes, as in
 	// [sluice.Config]. Default: none.
 	StampsFrom []stamp.Source
-	// Filter reports whether the audited consumer handles an event, as the filter of [sluice.Config]
-	// does: one that it leaves out needs neither an effect nor a dead letter. Events that the log no
-	// longer has are not counted as lost then, because they may have been left out. An error ends the
-	// audit. Default: none.
+	// Filter reports whether the audited consumer handles an event, as the filter of
+	// [sluice.Config] does: one that it leaves out needs neither an effect nor a dead letter.
+	// Events that the log no longer has are not counted as lost then, because they may have been
+	// left out. An error ends the audit. Default: none.
 	Filter func(context.Context, *driver.Event) (bool, error)
 	// Bin is the length of the report's bins. Default: 1 h.
 	Bin time.Duration

@@ -270,8 +270,9 @@ func TestSuppressedEventsAreCounted(t *testing.T) {
 	}
 }
 
-// TestFilteredEventsAreNotLost: what the consumer's filter leaves out needs no effect. Other events do, and
-// an effect of an event that is left out now, from before the filter was changed, is no fault.
+// TestFilteredEventsAreNotLost: what the consumer's filter leaves out needs no effect. Other events
+// do, and an effect of an event that is left out now, from before the filter was changed, is no
+// fault.
 func TestFilteredEventsAreNotLost(t *testing.T) {
 	hub := sluicetest.NewHub(group, 1)
 	bodies := make([]string, 100)

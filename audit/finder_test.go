@@ -129,8 +129,8 @@ func TestFinder(t *testing.T) {
 	}
 }
 
-// TestFinderOfExpiredEvents: nothing is known of events that the log no longer has; those that are not done
-// have expired.
+// TestFinderOfExpiredEvents: nothing is known of events that the log no longer has; those that are
+// not done have expired.
 func TestFinderOfExpiredEvents(t *testing.T) {
 	hub := sluicetest.NewHub(group, 1)
 	for range 30 {

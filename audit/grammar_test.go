@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/sqlgrammar"
 )
 
-// TestGrammar: every statement for SQL Server and for MySQL and MariaDB is one by the grammar of sqlfluff,
-// so that none depends on what Babelfish or MariaDB accepts beside it.
+// TestGrammar: every statement for SQL Server and for MySQL and MariaDB is one by the grammar of
+// sqlfluff, so that none depends on what Babelfish or MariaDB accepts beside it.
 func TestGrammar(t *testing.T) {
 	sqlgrammar.MustParse(t, "tsql", sent(t, audit.SQLServer()))
 	var texts []string

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// compactable is a source of a sparse log that may remove single events of which a later one has the
-// same key.
+// compactable is a source of a sparse log that may remove single events of which a later one has
+// the same key.
 type compactable interface {
 	Compacted(ctx context.Context) (bool, error)
 }

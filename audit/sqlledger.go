@@ -63,8 +63,8 @@ func MySQL() Dialect {
 	return Dialect{Placeholder: func(int) string { return "?" }, Isolation: sql.LevelRepeatableRead, partition: "`partition`"} // a reserved word
 }
 
-// SQLServer returns the dialect of SQL Server. The database must allow snapshots: ALTER DATABASE … SET
-// ALLOW_SNAPSHOT_ISOLATION ON, which is Azure SQL's default.
+// SQLServer returns the dialect of SQL Server. The database must allow snapshots: ALTER DATABASE …
+// SET ALLOW_SNAPSHOT_ISOLATION ON, which is Azure SQL's default.
 func SQLServer() Dialect {
 	return Dialect{
 		Placeholder: func(n int) string { return "@p" + strconv.Itoa(n) }, Isolation: sql.LevelSnapshot, NoReadOnly: true,
@@ -83,8 +83,9 @@ type SQLLedger struct {
 	more    []Table
 }
 
-// NewSQLLedger returns the ledger in a database, which the caller opens and
-// closes. An event may have its row in any of the tables. In PostgreSQL, Sluice's tables are looked up on the search path.
+// NewSQLLedger returns the ledger in a database, which the caller opens and closes. An event may
+// have its row in any of the tables. In PostgreSQL, Sluice's tables are looked up on the search
+// path.
 func NewSQLLedger(db *sql.DB, dialect Dialect, table Table, more ...Table) *SQLLedger {
 	return &SQLLedger{db, dialect, table, more}
 }
@@ -205,8 +206,8 @@ func (l *SQLLedger) names() string {
 	return list
 }
 
-// numbered replaces {group} of a statement with its condition, {partition} with that column, and each ? with the database's
-// placeholder. The statements have no other question marks.
+// numbered replaces {group} of a statement with its condition, {partition} with that column, and
+// each ? with the database's placeholder. The statements have no other question marks.
 func (l *SQLLedger) numbered(text string) string {
 	text = strings.Replace(text, "{group}", cmp.Or(l.dialect.group, "namespace = ? AND topic = ? AND consumer_group = ?"), 1)
 	text = strings.Replace(text, "{partition}", cmp.Or(l.dialect.partition, "partition"), 1)

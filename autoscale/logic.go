@@ -22,8 +22,8 @@ type LogicConfig struct {
 	// OnRecord is called with each record after it was saved, on the goroutine of
 	// Run. It must return soon.
 	OnRecord func(Record)
-	// OnRound is called by Run once per [Limits.Interval], also while the store or the queues fail or no
-	// points arrive: for a liveness probe. It must return soon.
+	// OnRound is called by Run once per [Limits.Interval], also while the store or the queues fail
+	// or no points arrive: for a liveness probe. It must return soon.
 	OnRound func()
 	// Clock replaces the system's clock in tests.
 	Clock Clock

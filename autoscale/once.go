@@ -16,11 +16,11 @@ type Round struct {
 	Pending *Action
 }
 
-// Once makes one round, for timers: it completes the action that an earlier round has left,
-// reads the metrics, decides, and carries out the action decided on. Cooldowns and windows
-// are those of the store, so it needs one that outlives the process. Actions have wait in
-// all; one that is not completed by then is continued by the next round, and is an error if
-// attempts have failed. What a process that is killed leaves is completed by the next round too. Hold the resource's lease
+// Once makes one round, for timers: it completes the action that an earlier round has left, reads
+// the metrics, decides, and carries out the action decided on. Cooldowns and windows are those of
+// the store, so it needs one that outlives the process. Actions have wait in all; one that is not
+// completed by then is continued by the next round, and is an error if attempts have failed. What a
+// process that is killed leaves is completed by the next round too. Hold the resource's lease
 // meanwhile, so that rounds do not overlap: see [Holder].
 //
 // A step that fails does not prevent the others; the errors are joined. Once must not be

@@ -19,8 +19,8 @@ func (downStore) Load(context.Context, string) (*autoscale.ResourceState, error)
 func (downStore) Outcome(context.Context, string) (*autoscale.Outcome, error)    { return nil, errDown }
 func (downStore) DeleteRecords(context.Context, string, time.Time) error         { return errDown }
 
-// TestRoundsWhileNothingWorks: logic and scaler have their rounds, by which a probe sees that they live, also
-// while no points arrive and the store is down.
+// TestRoundsWhileNothingWorks: logic and scaler have their rounds, by which a probe sees that they
+// live, also while no points arrive and the store is down.
 func TestRoundsWhileNothingWorks(t *testing.T) {
 	for _, part := range []string{"logic", "scaler"} {
 		t.Run(part, func(t *testing.T) {

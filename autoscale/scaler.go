@@ -29,8 +29,8 @@ type ScalerConfig struct {
 	// must return soon.
 	OnCount   func(instances int, err error)
 	OnAttempt func(Action, error)
-	// OnRound is called by Run before each report, also while the store or the queues fail: for a liveness
-	// probe. It must return soon.
+	// OnRound is called by Run before each report, also while the store or the queues fail: for a
+	// liveness probe. It must return soon.
 	OnRound func()
 	// Clock replaces the system's clock in tests.
 	Clock Clock

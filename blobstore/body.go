@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-go/sluice/internal/property"
 )
 
-// The blob of a dead letter's body holds one line of JSON with the properties, if there are any, and
-// then the body as it is.
+// The blob of a dead letter's body holds one line of JSON with the properties, if there are any,
+// and then the body as it is.
 
 // maxBody bounds what is read as a body with its properties.
 const maxBody = 128 << 20
@@ -71,8 +71,8 @@ func (s *Store) readBody(ctx context.Context, r *index, e *entry, d *driver.Dead
 	return nil
 }
 
-// cleanUpCtx bounds what is cleaned up after a call, also after one that was cancelled. A server that
-// has not answered the call in time gets a second.
+// cleanUpCtx bounds what is cleaned up after a call, also after one that was cancelled. A server
+// that has not answered the call in time gets a second.
 func cleanUpCtx(ctx context.Context) (context.Context, context.CancelFunc) {
 	within := 5 * time.Second
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -81,8 +81,8 @@ func cleanUpCtx(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), within)
 }
 
-// dropBodies deletes bodies that no index names any more. What it fails to delete stays and takes up
-// storage, without other effects.
+// dropBodies deletes bodies that no index names any more. What it fails to delete stays and takes
+// up storage, without other effects.
 func (s *Store) dropBodies(ctx context.Context, r *index, names []string) {
 	if len(names) == 0 {
 		return

@@ -131,9 +131,9 @@ func (s *Store) Leave(ctx context.Context, lease driver.Lease) error {
 	return nil
 }
 
-// writeUnder writes a checkpoint and its time for a lease. If that is the blob's own lease, the write
-// is made under it. A lease of another lease store has no lease on the blob; the write is then refused
-// if any lease is on the blob.
+// writeUnder writes a checkpoint and its time for a lease. If that is the blob's own lease, the
+// write is made under it. A lease of another lease store has no lease on the blob; the write is
+// then refused if any lease is on the blob.
 func (s *Store) writeUnder(ctx context.Context, c partitionBlob, lease driver.Lease, p *driver.Checkpoint) error {
 	id := ""
 	switch {

@@ -16,8 +16,8 @@ const development = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;
 	"AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;" +
 	"BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1"
 
-// tryTimeout bounds one try of a request. A connection that falls silent costs one try, and a second one
-// still fits into the third of a lease that the engine allows for a request.
+// tryTimeout bounds one try of a request. A connection that falls silent costs one try, and a
+// second one still fits into the third of a lease that the engine allows for a request.
 const tryTimeout = 4 * time.Second
 
 // Connect makes a client of a container, which is named by its URL,

@@ -32,8 +32,8 @@ func (s *Store) uncopied(ctx context.Context, group driver.Group, partition stri
 	return s.withBodies(ctx, r, entries[:min(len(entries), max(limit, 0))])
 }
 
-// MarkCopied implements [driver.CopyMarks]. An ID may have been given again to another event, so the
-// position counts too.
+// MarkCopied implements [driver.CopyMarks]. An ID may have been given again to another event, so
+// the position counts too.
 func (s *Store) MarkCopied(ctx context.Context, group driver.Group, partition string, copied []driver.ParkedEvent) error {
 	if len(copied) == 0 {
 		return ctx.Err()

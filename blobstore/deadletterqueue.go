@@ -17,8 +17,8 @@ import (
 // maxParallel is how many requests about dead letters one call has in progress.
 const maxParallel = 8
 
-// forEach runs fn for 0 to n-1, several at the same time. After an error it starts no more, waits for
-// those in progress, and returns the first error.
+// forEach runs fn for 0 to n-1, several at the same time. After an error it starts no more, waits
+// for those in progress, and returns the first error.
 func forEach(ctx context.Context, n int, fn func(ctx context.Context, i int) error) error {
 	stop, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -203,8 +203,8 @@ func (s *Store) summary(ctx context.Context, group driver.Group, partition strin
 	return fieldsOf(got.Metadata), got.Date, nil
 }
 
-// withBody reads a dead letter with its body. If only the body is gone, HasBody is false; if the dead
-// letter is gone, it is not found.
+// withBody reads a dead letter with its body. If only the body is gone, HasBody is false; if the
+// dead letter is gone, it is not found.
 func (s *Store) withBody(ctx context.Context, r *index, e entry) (d driver.DeadLetter, found bool, err error) {
 	for range maxTries {
 		d = e.deadLetter(r.group, r.partition)

@@ -137,10 +137,10 @@ func (s *Store) download(ctx context.Context, name string, most int64) ([]byte, 
 	return content, got, err
 }
 
-// save writes the index if the blob still has the version that was read. The metadata has the number
-// of dead letters marked for redrive and the time of the first, so that Due reads the index only if
-// one is due, and the number of those that are not marked as copied, likewise for Uncopied. A program
-// that does not know those marks writes neither: all are copied again.
+// save writes the index if the blob still has the version that was read. The metadata has the
+// number of dead letters marked for redrive and the time of the first, so that Due reads the index
+// only if one is due, and the number of those that are not marked as copied, likewise for Uncopied.
+// A program that does not know those marks writes neither: all are copied again.
 func (s *Store) save(ctx context.Context, r *index) error {
 	slices.SortFunc(r.entries, func(a, b entry) int { return cmp.Compare(a.ID, b.ID) })
 	content, err := json.Marshal(r.entries)
@@ -249,8 +249,8 @@ func (r *index) add(e entry) int {
 // clean makes text storable in JSON, which is UTF-8.
 func clean(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// written returns a time that JSON can hold: years that it cannot, which only a broken sender writes,
-// become the nearest one that it can.
+// written returns a time that JSON can hold: years that it cannot, which only a broken sender
+// writes, become the nearest one that it can.
 func written(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
@@ -265,9 +265,9 @@ func written(t time.Time) time.Time {
 	return t
 }
 
-// IDs of dead letters are computed from their identity: from the highest bit down 35 bits of sequence
-// number, 12 of partition and 16 of incarnation. Therefore they rise with the sequence number until it
-// reaches 2³⁵, and contain the partition.
+// IDs of dead letters are computed from their identity: from the highest bit down 35 bits of
+// sequence number, 12 of partition and 16 of incarnation. Therefore they rise with the sequence
+// number until it reaches 2³⁵, and contain the partition.
 const (
 	sequenceBits    = 35
 	partitionBits   = 12

@@ -68,8 +68,8 @@ func (s *Store) leaseClient(c partitionBlob, id string) (*lease.BlobClient, erro
 	return lease.NewBlobClient(s.client.NewBlobClient(c.name), &lease.BlobClientOptions{LeaseID: &id})
 }
 
-// acquireLease takes the lease with this ID for a number of seconds, or renews the one that has the ID
-// already. It returns the time of that by the server's clock.
+// acquireLease takes the lease with this ID for a number of seconds, or renews the one that has the
+// ID already. It returns the time of that by the server's clock.
 func (s *Store) acquireLease(ctx context.Context, c partitionBlob, id string, seconds int64) (time.Time, error) {
 	client, err := s.leaseClient(c, id)
 	if err != nil {
@@ -156,8 +156,8 @@ func (a *acquisition) try(ctx context.Context, c partitionBlob) error {
 	return nil
 }
 
-// changeLease gives the lease on the blob the new ID, if this call may: the lease is one of this call, of
-// the same owner, or one whose owner has recorded its release but has not ended it.
+// changeLease gives the lease on the blob the new ID, if this call may: the lease is one of this
+// call, of the same owner, or one whose owner has recorded its release but has not ended it.
 func (a *acquisition) changeLease(ctx context.Context, c partitionBlob, id string) error {
 	from := a.id
 	if from == "" {

@@ -152,8 +152,8 @@ func (f *failures) all() []error {
 	return f.list
 }
 
-// TestMirrorLeavesOthers: the checkpoint of another program is not moved back, and an active processor is not
-// disturbed.
+// TestMirrorLeavesOthers: the checkpoint of another program is not moved back, and an active
+// processor is not disturbed.
 func TestMirrorLeavesOthers(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -189,8 +189,8 @@ func TestMirrorLeavesOthers(t *testing.T) {
 	}
 }
 
-// TestMirrorInOutage: a failure is reported once, and what is due is written when the container is there
-// again.
+// TestMirrorInOutage: a failure is reported once, and what is due is written when the container is
+// there again.
 func TestMirrorInOutage(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -212,8 +212,9 @@ func TestMirrorInOutage(t *testing.T) {
 	}
 }
 
-// TestMirrorAfterARestore: a store that was restored from a backup has older checkpoints and leases than the blob.
-// The copy is then ahead, which is reported, and is right again after its blob was deleted.
+// TestMirrorAfterARestore: a store that was restored from a backup has older checkpoints and leases
+// than the blob. The copy is then ahead, which is reported, and is right again after its blob was
+// deleted.
 func TestMirrorAfterARestore(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -46,9 +46,9 @@ func (s *Store) join(group driver.Group, kind string, rest ...string) (string, e
 	return name, nil
 }
 
-// escape converts text into a segment of a blob's name, each text into another one. Letters, digits,
-// "_", "-", "$" and dots inside stay; every other byte becomes "~" and two hexadecimal digits. The
-// empty text becomes "~".
+// escape converts text into a segment of a blob's name, each text into another one. Letters,
+// digits, "_", "-", "$" and dots inside stay; every other byte becomes "~" and two hexadecimal
+// digits. The empty text becomes "~".
 func escape(text string) string {
 	if text == "" {
 		return "~"

@@ -65,8 +65,8 @@ func held(state lease.StateType) bool {
 	return state == lease.StateTypeLeased || state == lease.StateTypeBreaking
 }
 
-// write stores the record if the blob still has the version that was read, under the lease with this
-// ID; empty if there is none.
+// write stores the record if the blob still has the version that was read, under the lease with
+// this ID; empty if there is none.
 func (s *Store) write(ctx context.Context, c partitionBlob, id string, r record) error {
 	if !c.exists {
 		return s.create(ctx, c.name, r)
@@ -95,13 +95,13 @@ func underLease(id string) *blob.LeaseAccessConditions {
 	return &blob.LeaseAccessConditions{LeaseID: &id}
 }
 
-// maxTries bounds how often an operation is repeated because the blob was changed meanwhile. After so many
-// times, something other than Sluice keeps changing it.
+// maxTries bounds how often an operation is repeated because the blob was changed meanwhile. After
+// so many times, something other than Sluice keeps changing it.
 const maxTries = 50
 
 // edit reads a partition's blob and calls try, which decides and writes. It repeats both while try
-// returns errChanged, because the blob was changed meanwhile. After errLease it repeats them once if
-// the version is another one, because then a change may be why the lease was refused.
+// returns errChanged, because the blob was changed meanwhile. After errLease it repeats them once
+// if the version is another one, because then a change may be why the lease was refused.
 func (s *Store) edit(ctx context.Context, group driver.Group, partition string, try func(c partitionBlob) error) error {
 	name, err := s.name(group, partition)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 )
 
 // Ranges are packed as pairs of unsigned varints, in base64: how many events are between the range
-// and the position or range before it, and how many the range has after its first. A range takes two
-// bytes (less than three characters) if both numbers are below 128. Other stores keep the readable
-// text of internal/ranges. Here space is scarce: with gaps of a hundred events, metadata holds twice
-// as many ranges as in that text.
+// and the position or range before it, and how many the range has after its first. A range takes
+// two bytes (less than three characters) if both numbers are below 128. Other stores keep the
+// readable text of internal/ranges. Here space is scarce: with gaps of a hundred events, metadata
+// holds twice as many ranges as in that text.
 
 // packRanges packs as many of the first ranges as fit in room characters.
 func packRanges(position int64, ranges []driver.SequenceRange, room int) string {

@@ -17,8 +17,8 @@ func silence(r *http.Request) error {
 	return r.Context().Err()
 }
 
-// A server that falls silent in the middle of a call does not make it outlive its deadline by what it
-// would clean up.
+// A server that falls silent in the middle of a call does not make it outlive its deadline by what
+// it would clean up.
 func TestSilentInTheMiddle(t *testing.T) {
 	for _, c := range []struct {
 		name, last string // the last kind of request that is answered
@@ -70,8 +70,8 @@ func TestSilentInTheMiddle(t *testing.T) {
 	}
 }
 
-// A connection that falls silent costs one try of a request, not the whole time that the engine allows
-// for it.
+// A connection that falls silent costs one try of a request, not the whole time that the engine
+// allows for it.
 func TestSilentConnection(t *testing.T) {
 	parallel(t)
 	const allowed = 10 * time.Second // a third of the default lease

@@ -53,7 +53,8 @@ func Open(ctx context.Context, where string, cfg *Config) (*Store, error) {
 	return New(ctx, client, cfg)
 }
 
-// Check lists the container as [Open] does, and creates nothing: exists is false if Open would create it.
+// Check lists the container as [Open] does, and creates nothing: exists is false if Open would
+// create it.
 func Check(ctx context.Context, where string, cfg *Config) (exists bool, err error) {
 	client, err := Connect(where, cfg)
 	if err != nil {
@@ -73,7 +74,8 @@ func Check(ctx context.Context, where string, cfg *Config) (exists bool, err err
 	return true, nil
 }
 
-// New is [Open] with a client that the caller has made. Of cfg, which may be nil, it uses Prefix only.
+// New is [Open] with a client that the caller has made. Of cfg, which may be nil, it uses Prefix
+// only.
 func New(ctx context.Context, client *container.Client, cfg *Config) (*Store, error) {
 	s := &Store{client: client}
 	if cfg != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-go/sluice/emulator"
 )
 
-// TestLookup: documents are read in bulk, with what they record; answers that fail are asked for again.
+// TestLookup: documents are read in bulk, with what they record; answers that fail are asked for
+// again.
 func TestLookup(t *testing.T) {
 	srv := embedded(t, emulator.CosmosContainer{Partitions: 2}, nil)
 	s := openSink(t, srv, nil)

@@ -14,7 +14,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
-// What is larger than the limit is refused, by the client if it knows the limit, else by the server; what just fits is taken.
+// What is larger than the limit is refused, by the client if it knows the limit, else by the
+// server; what just fits is taken.
 func TestMessageLimit(t *testing.T) {
 	for _, limit := range []int{0, 256 << 10} {
 		srv := start(t, one("h", 1), &emulator.Config{MaxMessageBytes: limit})

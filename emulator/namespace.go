@@ -148,8 +148,8 @@ func warnOpen(log *slog.Logger, what string, at net.Addr) {
 	}
 }
 
-// firstBytes is how long a connection to an address that serves several protocols may take until its
-// first bytes show which it is. Only a test changes it.
+// firstBytes is how long a connection to an address that serves several protocols may take until
+// its first bytes show which it is. Only a test changes it.
 var firstBytes = 10 * time.Second
 
 const webSocketPath = "/$servicebus/websocket"

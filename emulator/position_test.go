@@ -69,7 +69,8 @@ func TestNewEvents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			send(t, p, to0(), "old")
-			// A reader's link is made by its first call. That it is there is known once a reader with a lower epoch is refused.
+			// A reader's link is made by its first call. That it is there is known once a reader
+			// with a lower epoch is refused.
 			pc := partition(t, consumer(t, srv, "h", "$Default", ""), "0", &azeventhubs.PartitionClientOptions{StartPosition: at, OwnerLevel: to.Ptr(int64(5))})
 			got := make(chan []*azeventhubs.ReceivedEventData)
 			go func() {

@@ -18,7 +18,8 @@ import (
 	"github.com/sluice-go/sluice/emulator"
 )
 
-// startBus runs a Service Bus for the length of a test, with the queue "orders" and the topic "news".
+// startBus runs a Service Bus for the length of a test, with the queue "orders" and the topic
+// "news".
 func startBus(t testing.TB, queue emulator.ServiceBusQueue, cfg *emulator.ServiceBusConfig) *emulator.ServiceBus {
 	t.Helper()
 	queue.Name = "orders"

@@ -35,7 +35,8 @@ func dialer(srv *emulator.Server, secure bool, subprotocol string, opened *int) 
 	}
 }
 
-// The Go library over WebSockets, with and without TLS: also events that need many frames, and a connection that is dropped.
+// The Go library over WebSockets, with and without TLS: also events that need many frames, and a
+// connection that is dropped.
 func TestWebSockets(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		for _, subprotocol := range []string{"amqp", "AMQPWSB10"} {
@@ -71,7 +72,8 @@ func TestWebSockets(t *testing.T) {
 	}
 }
 
-// A page of another origin can't use a server that asks for no key; where there are keys, it needs one anyway.
+// A page of another origin can't use a server that asks for no key; where there are keys, it needs
+// one anyway.
 func TestOrigins(t *testing.T) {
 	for _, keys := range [][]emulator.Key{nil, {{Name: "root", Secret: "cm9vdA=="}}} {
 		srv := start(t, one("h", 1), &emulator.Config{Keys: keys})

@@ -139,8 +139,8 @@ func (b *broker) open(s *Source, partition string, after driver.Position, epoch 
 	return r
 }
 
-// openLower opens a reader in a lower epoch than that of one that was closed. The broker may still hold
-// that: Close does not wait for ever until it is detached.
+// openLower opens a reader in a lower epoch than that of one that was closed. The broker may still
+// hold that: Close does not wait for ever until it is detached.
 func (b *broker) openLower(s *Source, partition string, after driver.Position, epoch int64) (r driver.Reader) {
 	b.t.Helper()
 	b.eventually("the closed reader does not count any more", func() bool {

@@ -54,8 +54,9 @@ func convert(e *driver.Event, in *azeventhubs.ReceivedEventData, partition strin
 	}
 }
 
-// withEncoding adds AMQP's own content-encoding to the properties, unless the sender has set a property of
-// that name: a dead letter keeps it there, so that a redrive decodes the body as the first attempt did.
+// withEncoding adds AMQP's own content-encoding to the properties, unless the sender has set a
+// property of that name: a dead letter keeps it there, so that a redrive decodes the body as the
+// first attempt did.
 func withEncoding(properties map[string]any, encoding string) map[string]any {
 	const name = "content-encoding"
 	if _, set := properties[name]; set || encoding == "" {

@@ -45,7 +45,8 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// TestContentEncoding: AMQP's property is one of the event, unless the sender has set one of its own.
+// TestContentEncoding: AMQP's property is one of the event, unless the sender has set one of its
+// own.
 func TestContentEncoding(t *testing.T) {
 	for _, c := range []struct {
 		own  map[string]any

@@ -69,8 +69,8 @@ func TestDecodeAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkDecode decodes an event of 1 KB from a message of its own, as a receiver does, beside the
-// SDK's decoding of it with convert.
+// BenchmarkDecode decodes an event of 1 KB from a message of its own, as a receiver does, beside
+// the SDK's decoding of it with convert.
 func BenchmarkDecode(b *testing.B) {
 	for _, c := range []struct {
 		name    string

@@ -51,8 +51,8 @@ func same(a, b *driver.Event) bool {
 	return reflect.DeepEqual(a, b) || fmt.Sprintf("%#v", a) == fmt.Sprintf("%#v", b)
 }
 
-// TestDecodeAtRandom compares events field by field with those of the SDK. Of the types that go-amqp
-// does not decode, the event can be stored as a dead letter and is retried as what it was.
+// TestDecodeAtRandom compares events field by field with those of the SDK. Of the types that
+// go-amqp does not decode, the event can be stored as a dead letter and is retried as what it was.
 // The variable SLUICE_DECODED sets the number of events.
 func TestDecodeAtRandom(t *testing.T) {
 	events := 50_000

@@ -161,8 +161,8 @@ type brokerError struct {
 	text      string
 }
 
-// brokerErrorOf analyses an error of the SDK, or of our own client. The SDK returns some errors of the
-// broker as they are, and others only as text within its own error type.
+// brokerErrorOf analyses an error of the SDK, or of our own client. The SDK returns some errors of
+// the broker as they are, and others only as text within its own error type.
 func brokerErrorOf(err error) brokerError {
 	var amqpErr *sdk.Error
 	var sent *amqp.Error
@@ -277,10 +277,10 @@ func (e *tokenError) final() bool {
 	return false
 }
 
-// authenticationStatus is the HTTP status in the [azidentity.AuthenticationFailedError] that err is or
-// wraps, 0 if there is none. The type has no method that returns the status, so it is recognised by name
-// and its field is read by reflection: importing azidentity for it would make every user of this package
-// compile 39 packages of 7 more modules, whatever credential they use.
+// authenticationStatus is the HTTP status in the [azidentity.AuthenticationFailedError] that err is
+// or wraps, 0 if there is none. The type has no method that returns the status, so it is recognised
+// by name and its field is read by reflection: importing azidentity for it would make every user of
+// this package compile 39 packages of 7 more modules, whatever credential they use.
 //
 // [azidentity.AuthenticationFailedError]: https://pkg.go.dev/github.com/Azure/azure-sdk-for-go/sdk/azidentity#AuthenticationFailedError
 func authenticationStatus(err error) int {

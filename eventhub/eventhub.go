@@ -83,8 +83,8 @@ const (
 type Receiver string
 
 const (
-	// OwnReceiver is a client of this module, which decodes each event from the memory into which it
-	// was received. It also decodes what the SDK cannot: decimals and characters.
+	// OwnReceiver is a client of this module, which decodes each event from the memory into which
+	// it was received. It also decodes what the SDK cannot: decimals and characters.
 	OwnReceiver Receiver = "own"
 	// SDKReceiver is the official SDK's client.
 	SDKReceiver Receiver = "sdk"

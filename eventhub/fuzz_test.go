@@ -47,8 +47,8 @@ func FuzzConvert(f *testing.F) {
 	})
 }
 
-// Whatever bytes come as a message, the event can be stored as a dead letter. If the message is well
-// formed, the event is that of the SDK.
+// Whatever bytes come as a message, the event can be stored as a dead letter. If the message is
+// well formed, the event is that of the SDK.
 func FuzzDecodeEvent(f *testing.F) {
 	messages(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -113,8 +113,8 @@ func valid(v any) bool {
 	return true
 }
 
-// checkEvent checks that the texts of an event are texts, and that the event can be stored as a dead
-// letter.
+// checkEvent checks that the texts of an event are texts, and that the event can be stored as a
+// dead letter.
 func checkEvent(t *testing.T, message []byte, e *driver.Event) {
 	t.Helper()
 	for _, s := range []string{e.Key, e.MessageID, e.CorrelationID, e.ContentType} {

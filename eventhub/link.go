@@ -164,9 +164,9 @@ func (l *link) wait(ctx context.Context) ([]*driver.Event, error) {
 	return nil, l.explain(err)
 }
 
-// waitFor is wait for at most d; it returns no events and no error if none come. The time is waited in
-// parts, of which each begins after the one before: a pause of this process longer than d passes one
-// part at most, so that what has come meanwhile is found in the next.
+// waitFor is wait for at most d; it returns no events and no error if none come. The time is waited
+// in parts, of which each begins after the one before: a pause of this process longer than d passes
+// one part at most, so that what has come meanwhile is found in the next.
 func (l *link) waitFor(ctx context.Context, d time.Duration) ([]*driver.Event, error) {
 	const parts = 4
 	for range parts {
@@ -196,8 +196,8 @@ func (l *link) close(ctx context.Context) {
 	})
 }
 
-// allocatedTogether is how many bytes of events share an allocation. With what the messages of our own
-// receiver share, an event that is in use keeps less than 64 KiB of others.
+// allocatedTogether is how many bytes of events share an allocation. With what the messages of our
+// own receiver share, an event that is in use keeps less than 64 KiB of others.
 const allocatedTogether = 16 << 10
 
 // eventMemory allocates several events at once, but not many bytes: one event keeps the others in

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-go/sluice/internal/amqp"
 )
 
-// pausedReceiver is that of a process which does not run from the first wait on until long after the
-// broker has refused the link.
+// pausedReceiver is that of a process which does not run from the first wait on until long after
+// the broker has refused the link.
 type pausedReceiver struct {
 	receiver
 	refusal error // nil: it has not come

@@ -30,8 +30,9 @@ func (s *Source) Describe(ctx context.Context) (driver.Topic, error) {
 	}, nil
 }
 
-// boundsPerSecond is how often the consumers of a group together ask for bounds: a namespace answers 50
-// requests a second for all groups of all its hubs. Describe, a seek and a dashboard ask too.
+// boundsPerSecond is how often the consumers of a group together ask for bounds: a namespace
+// answers 50 requests a second for all groups of all its hubs. Describe, a seek and a dashboard ask
+// too.
 const boundsPerSecond = 7
 
 // BoundsPerSecond implements [driver.BoundsBudget].

@@ -105,8 +105,8 @@ func (r *ownReceiver) putToken(ctx context.Context, client *amqp.Client) (time.T
 	return expires, client.PutToken(ctx, amqp.Token{Value: token, Type: kind, Audience: audience, Expires: expires})
 }
 
-// keep notes the AMQP receiver and starts the renewal of its token, unless close was called. A token
-// that cannot be renewed before it expires ends the connection.
+// keep notes the AMQP receiver and starts the renewal of its token, unless close was called. A
+// token that cannot be renewed before it expires ends the connection.
 func (r *ownReceiver) keep(receiver *amqp.Receiver, expires time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,8 +130,8 @@ func (r *ownReceiver) keep(receiver *amqp.Receiver, expires time.Time) bool {
 	return true
 }
 
-// renew renews the token, which is valid for the time left. An attempt may take half of that: events
-// may come before the broker's answer.
+// renew renews the token, which is valid for the time left. An attempt may take half of that:
+// events may come before the broker's answer.
 func (r *ownReceiver) renew(client *amqp.Client, left time.Duration) (time.Time, error) {
 	r.link.intake.renewing(true)
 	defer r.link.intake.renewing(false)
@@ -149,10 +149,9 @@ const (
 	renewRetry  = 30 * time.Second
 )
 
-// keepToken renews a token until done is closed, with put, which gets the time for which the token is
-// still valid and returns when the new one expires.
-// The error is that of the first attempt after a token has expired. A token without a time of
-// expiry is not renewed.
+// keepToken renews a token until done is closed, with put, which gets the time for which the token
+// is still valid and returns when the new one expires. The error is that of the first attempt after
+// a token has expired. A token without a time of expiry is not renewed.
 func keepToken(done <-chan struct{}, expires time.Time, put func(left time.Duration) (time.Time, error)) error {
 	if expires.IsZero() {
 		return nil
@@ -206,8 +205,8 @@ func (r *ownReceiver) wait(ctx context.Context) ([]*driver.Event, error) {
 
 var errUndecodable = errors.New("an event cannot be decoded")
 
-// receive returns the events that have arrived, decoded, up to one that cannot be. Without events it
-// returns why no more come, nil if they may.
+// receive returns the events that have arrived, decoded, up to one that cannot be. Without events
+// it returns why no more come, nil if they may.
 func (r *ownReceiver) receive() ([]*driver.Event, error) {
 	if r.ended.undecodable != "" {
 		return nil, errUndecodable

@@ -229,8 +229,8 @@ func TestDetachedThenDropped(t *testing.T) {
 	}
 }
 
-// Our own receiver asks the broker for the same as the SDK's: the fields of its attach frame have the
-// same values, except for the link's name.
+// Our own receiver asks the broker for the same as the SDK's: the fields of its attach frame have
+// the same values, except for the link's name.
 func TestAttachAsTheSDK(t *testing.T) {
 	b := newBroker(t, nil)
 	b.send("0", 0, 10, 100)
@@ -389,8 +389,8 @@ func TestExpiredToken(t *testing.T) {
 	}
 }
 
-// A token is renewed although the caller of Read is slow, so that more events have come than it may hold:
-// the broker's answer comes after them.
+// A token is renewed although the caller of Read is slow, so that more events have come than it may
+// hold: the broker's answer comes after them.
 func TestRenewalWhileFull(t *testing.T) {
 	b := newBroker(t, nil)
 	b.send("0", 0, 200, 10_000)
@@ -409,8 +409,8 @@ func TestRenewalWhileFull(t *testing.T) {
 	b.read(r, 200-len(read), 50)
 }
 
-// An event that cannot be decoded is named by its own number, also after events that are missing: those are
-// what the reader reports first.
+// An event that cannot be decoded is named by its own number, also after events that are missing:
+// those are what the reader reports first.
 func TestUndecodableAfterGap(t *testing.T) {
 	s, err := New(good, hubName, nil)
 	if err != nil {
@@ -450,8 +450,9 @@ func TestUndecodableAfterGap(t *testing.T) {
 	}
 }
 
-// allocationsPerEvent is what reading an event of 1 KB allocates at most, with the emulator in the same
-// process: 0.2 for memory that events share, and the text of the event. The SDK's receiver needs 33.
+// allocationsPerEvent is what reading an event of 1 KB allocates at most, with the emulator in the
+// same process: 0.2 for memory that events share, and the text of the event. The SDK's receiver
+// needs 33.
 const allocationsPerEvent = 2.0
 
 func TestReadAllocations(t *testing.T) {

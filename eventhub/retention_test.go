@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// keptByEvent is how many bytes an event that is in use keeps in memory at most, with those that share
-// memory with it. The engine's limits count the event alone.
+// keptByEvent is how many bytes an event that is in use keeps in memory at most, with those that
+// share memory with it. The engine's limits count the event alone.
 const keptByEvent = 64 << 10
 
 // One slow event among many does not keep much of the others in memory.

@@ -31,8 +31,9 @@ func withDecimals(p []byte) []byte {
 	return bytes.ReplaceAll(p, append([]byte{0x80}, text...), append([]byte{0x84}, text...))
 }
 
-// decimalError is what go-amqp, under Azure's client, says of a property of the AMQP type decimal64.
-// The reader passes the words on: they are the only hint at which property the sender must change.
+// decimalError is what go-amqp, under Azure's client, says of a property of the AMQP type
+// decimal64. The reader passes the words on: they are the only hint at which property the sender
+// must change.
 func decimalError(t *testing.T) string {
 	t.Helper()
 	encoded, err := (&amqp.Message{ApplicationProperties: map[string]any{"price": marker}}).MarshalBinary()

@@ -142,7 +142,8 @@ func (w *wire) value() string {
 	return w.descriptor() + w.value()
 }
 
-// descriptor is none of AMQP's own. Values with those go-amqp makes types of its own of, or nothing.
+// descriptor is none of AMQP's own. Values with those go-amqp makes types of its own of, or
+// nothing.
 func (w *wire) descriptor() string {
 	return "\x00" + pick(w, w.symbol("com.microsoft:"+w.content()), "\x80"+uint64be(1<<32|w.Uint64()>>1))
 }

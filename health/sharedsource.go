@@ -9,8 +9,8 @@ import (
 )
 
 // SharedSource is a [driver.Source] that remembers what it was asked. A consumer that reads it asks
-// for the bounds of its partitions anyway, so a [Watcher] over the same SharedSource need not ask the
-// log for them again. It is safe for concurrent use.
+// for the bounds of its partitions anyway, so a [Watcher] over the same SharedSource need not ask
+// the log for them again. It is safe for concurrent use.
 type SharedSource struct {
 	driver.Source
 

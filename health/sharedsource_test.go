@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-go/sluice/health"
 )
 
-// limitedSource is a topic of 100 partitions whose log limits how often it is asked. Each has one event.
+// limitedSource is a topic of 100 partitions whose log limits how often it is asked. Each has one
+// event.
 type limitedSource struct {
 	driver.Source
 	bounds, described atomic.Int64
@@ -43,8 +44,8 @@ func (s *limitedSource) Bounds(_ context.Context, partition string) (driver.Boun
 	return driver.Bounds{}, nil
 }
 
-// TestSharedSource: a watcher takes what the consumer has asked, and asks for other partitions at its
-// process's part of the pace.
+// TestSharedSource: a watcher takes what the consumer has asked, and asks for other partitions at
+// its process's part of the pace.
 func TestSharedSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newWorld()
@@ -95,7 +96,8 @@ func TestSharedSource(t *testing.T) {
 	})
 }
 
-// TestSharedSourceRecreated: what was known of a topic counts no more after it was deleted and created again.
+// TestSharedSourceRecreated: what was known of a topic counts no more after it was deleted and
+// created again.
 func TestSharedSourceRecreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newWorld()
@@ -126,8 +128,8 @@ func TestSharedSourceRecreated(t *testing.T) {
 	})
 }
 
-// TestUnknownPartition: a partition whose bounds are asked for seldom is not taken for stalled because its
-// bounds were not known for long, nor for well because they are not known now.
+// TestUnknownPartition: a partition whose bounds are asked for seldom is not taken for stalled
+// because its bounds were not known for long, nor for well because they are not known now.
 func TestUnknownPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newWorld()
@@ -233,8 +235,8 @@ func (s *fullSource) Bounds(context.Context, string) (driver.Bounds, error) {
 	return bounds(s.first, s.first+9), nil
 }
 
-// TestSharedSourceUnownedFirst: a watcher that may not ask for all partitions asks for those without an
-// owner, which no consumer asks for.
+// TestSharedSourceUnownedFirst: a watcher that may not ask for all partitions asks for those
+// without an owner, which no consumer asks for.
 func TestSharedSourceUnownedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newWorld()

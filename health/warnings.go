@@ -42,9 +42,9 @@ func (w *Watcher) checkpoint(found []Warning, id string, p *watched, b driver.Bo
 	return found
 }
 
-// unknown returns the warnings about a partition whose bounds were not asked for lately: those that there
-// were, except that of a checkpoint which has moved since. Events may have come long after the bounds
-// were known, so they have not waited since then.
+// unknown returns the warnings about a partition whose bounds were not asked for lately: those that
+// there were, except that of a checkpoint which has moved since. Events may have come long after
+// the bounds were known, so they have not waited since then.
 func (p *watched) unknown(checkpoint int64, now time.Time) []Warning {
 	if checkpoint != p.checkpoint || p.waiting == 0 {
 		p.waiting = max(0, p.waiting-(checkpoint-p.checkpoint))

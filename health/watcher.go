@@ -60,9 +60,9 @@ type DeadLetterCounter interface {
 
 // WatcherConfig holds what has a default. The zero value is ready to use.
 type WatcherConfig struct {
-	// DeadLetters are counted with each check, for at most 10 s, and then not for 20 times as long as that
-	// took: on a database with very many, or a slow one, counting takes a twentieth of the time at most, of
-	// one connection. Default: they are not.
+	// DeadLetters are counted with each check, for at most 10 s, and then not for 20 times as long
+	// as that took: on a database with very many, or a slow one, counting takes a twentieth of the
+	// time at most, of one connection. Default: they are not.
 	DeadLetters DeadLetterCounter
 	// Unowned is how long partitions may be without an owner. Default: 90 s:
 	// partitions are acquired one a second, and a dead owner's lease must expire.
@@ -127,19 +127,20 @@ const (
 	// each partition: drivers pace such requests.
 	boundsTimeout = 30 * time.Second
 	boundsEach    = 100 * time.Millisecond
-	// All watchers of a group together ask a SharedSource for othersPerSecond bounds a second, or for
-	// an eighth of what its log allows. The consumers take the rest of that (see endEvery in the root).
+	// All watchers of a group together ask a SharedSource for othersPerSecond bounds a second, or
+	// for an eighth of what its log allows. The consumers take the rest of that (see endEvery in
+	// the root).
 	othersPerSecond = 20
 	othersPart      = 1.0 / 8
-	// firstAllowance is for how long the first check may ask, askedAgain after which time bounds are
-	// asked for again, and knownFor how long they count.
+	// firstAllowance is for how long the first check may ask, askedAgain after which time bounds
+	// are asked for again, and knownFor how long they count.
 	firstAllowance = 30 * time.Second
 	askedAgain     = 20 * time.Second
 	knownFor       = 10 * time.Minute
 	// describedFor is how long the description that a consumer has asked for is taken.
 	describedFor = 5 * time.Minute
-	// countTimeout is how long the dead letters are counted at most, and countRest for how many times as long
-	// they are then not counted.
+	// countTimeout is how long the dead letters are counted at most, and countRest for how many
+	// times as long they are then not counted.
 	countTimeout = 10 * time.Second
 	countRest    = 20
 )
@@ -186,13 +187,13 @@ type PartitionReport struct {
 	// Lag is how many events the partition holds after its stored checkpoint: all events, if it
 	// has none in this incarnation of the topic.
 	Lag int64
-	// WaitingSince is when a check first saw events wait after this checkpoint, or when the newest event
-	// was enqueued, whichever is earlier; zero if none wait.
+	// WaitingSince is when a check first saw events wait after this checkpoint, or when the newest
+	// event was enqueued, whichever is earlier; zero if none wait.
 	WaitingSince time.Time
 }
 
-// Run checks at once, and then every so often until ctx ends. With a [SharedSource] the second check
-// comes sooner, at random, so that processes that were started together do not ask together.
+// Run checks at once, and then every so often until ctx ends. With a [SharedSource] the second
+// check comes sooner, at random, so that processes that were started together do not ask together.
 func (w *Watcher) Run(ctx context.Context, every time.Duration, report func(Report)) {
 	first := every
 	if _, is := w.source.(*SharedSource); is {

@@ -160,7 +160,8 @@ func (c *counter) Count(context.Context, sluice.Group, sluice.DeadLetterFilter) 
 	return c.list, c.err
 }
 
-// TestReports: a report has each partition, with its owner and how many events wait, and the dead letters.
+// TestReports: a report has each partition, with its owner and how many events wait, and the dead
+// letters.
 func TestReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newWorld()

@@ -73,8 +73,9 @@ func OAuthBearer(token func(ctx context.Context) (string, error)) *Authenticatio
 	}}
 }
 
-// EntraID authenticates with an Event Hubs namespace by Entra ID (SASL/OAUTHBEARER), for example with
-// a credential from azidentity.NewDefaultAzureCredential. The first broker names the namespace.
+// EntraID authenticates with an Event Hubs namespace by Entra ID (SASL/OAUTHBEARER), for example
+// with a credential from azidentity.NewDefaultAzureCredential. The first broker names the
+// namespace.
 func EntraID(credential azcore.TokenCredential) *Authentication {
 	return &Authentication{"Entra ID", nil, func(brokers []string, limit time.Duration) (sasl.Mechanism, error) {
 		if credential == nil {
@@ -104,9 +105,9 @@ func bearer(limit time.Duration, token func(context.Context) (string, error)) sa
 	})}
 }
 
-// bearerMechanism is franz-go's, except that a broker that refuses a token can say why: it says that in
-// a challenge, which the client has to answer before the broker ends the authentication (RFC 7628,
-// section 3.2.3).
+// bearerMechanism is franz-go's, except that a broker that refuses a token can say why: it says
+// that in a challenge, which the client has to answer before the broker ends the authentication
+// (RFC 7628, section 3.2.3).
 type bearerMechanism struct{ sasl.Mechanism }
 
 // Authenticate implements [sasl.Mechanism].

@@ -49,8 +49,8 @@ func TestEntraID(t *testing.T) {
 	}
 }
 
-// A broker refuses to authenticate a connection again too soon, with the same code as one that expects
-// no authentication. The first is asked over another connection, the second is named.
+// A broker refuses to authenticate a connection again too soon, with the same code as one that
+// expects no authentication. The first is asked over another connection, the second is named.
 func TestIllegalState(t *testing.T) {
 	c, fake := newFake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "user", "password"),
 		kfake.BrokerConfigs(map[string]string{"connections.max.reauth.ms": "1000"})) // before each request

@@ -44,8 +44,8 @@ func lengthOf(data []byte) int {
 	return batchPrefix + max(0, int(int32(binary.BigEndian.Uint32(data[8:]))))
 }
 
-// nextBatch returns the first batch of data and what follows it. If its format is an earlier one, only
-// the batch's numbers are known, and the error says so.
+// nextBatch returns the first batch of data and what follows it. If its format is an earlier one,
+// only the batch's numbers are known, and the error says so.
 func nextBatch(data []byte) (b batch, rest []byte, err error) {
 	if len(data) < batchPrefix+5 {
 		return batch{}, nil, errPartial

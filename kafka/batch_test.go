@@ -227,7 +227,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// What cannot be decoded is named, with the last number of its batch, and what comes before is returned.
+// What cannot be decoded is named, with the last number of its batch, and what comes before is
+// returned.
 func TestUndecodable(t *testing.T) {
 	good := testBatch{first: 10, records: []kgo.Record{{Value: []byte("a")}, {Offset: 1, Value: []byte("b")}}}
 	bad := testBatch{first: 20, records: []kgo.Record{{Value: []byte("c")}, {Offset: 4, Value: []byte("d")}}}
@@ -313,8 +314,8 @@ func TestJavaSnappy(t *testing.T) {
 	}
 }
 
-// Few bytes stay in memory of what an event was fetched with: its chunk, or a response of which much is
-// the partition's.
+// Few bytes stay in memory of what an event was fetched with: its chunk, or a response of which
+// much is the partition's.
 func TestChunks(t *testing.T) {
 	var data []byte
 	for i := range 1000 {
@@ -332,8 +333,8 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// A broker cuts off the batch that does not fit a fetch, and sends it again with the next one. Of what is
-// fetched that is a small part.
+// A broker cuts off the batch that does not fit a fetch, and sends it again with the next one. Of
+// what is fetched that is a small part.
 func TestCutOff(t *testing.T) {
 	const largest, small = 1_500_000, 10_000
 	buffer := make([]byte, 4<<20)

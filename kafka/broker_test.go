@@ -160,8 +160,9 @@ func (c *cluster) trim(ctx context.Context, partition string, before int64) erro
 	return answers.Error()
 }
 
-// recreate deletes the topic and creates another of its name. It returns once all brokers know that,
-// because franz-go's client keeps the first id that a broker names, and the leaders take requests.
+// recreate deletes the topic and creates another of its name. It returns once all brokers know
+// that, because franz-go's client keeps the first id that a broker names, and the leaders take
+// requests.
 func (c *cluster) recreate(ctx context.Context) error {
 	before, err := c.admin.ListTopics(ctx, c.topic)
 	if err != nil {

@@ -204,7 +204,8 @@ func request[Response any](ctx context.Context, c *Client, broker int32, r kgoRe
 	answer, err := send(ctx, r)
 	if errors.Is(err, kerr.IllegalSaslState) {
 		// Kafka also says so if a connection is authenticated again within a second, as it is where
-		// that takes about as long as a session lasts. It is closed then, and a new one is authenticated.
+		// that takes about as long as a session lasts. It is closed then, and a new one is
+		// authenticated.
 		answer, err = send(ctx, r)
 	}
 	switch {

@@ -34,8 +34,8 @@ func TestOtherLeaders(t *testing.T) {
 	t.Run("deliveries", func(t *testing.T) { testDeliveries(t, three) })
 }
 
-// lossy returns a topic of one partition on two of three brokers, which loses records when a replica
-// that lacks them is elected.
+// lossy returns a topic of one partition on two of three brokers, which loses records when a
+// replica that lacks them is elected.
 func lossy(t *testing.T, three *kafkatest.Cluster, name string, configs ...string) *cluster {
 	t.Helper()
 	suite.NoError(t, "create", three.CreateTopicOn(suite.Context(t), name, 1, 2, append(configs, "min.insync.replicas=1")...))
@@ -56,8 +56,8 @@ func wantTruncated(t *testing.T, s *Source, at driver.Position, end int64) {
 }
 
 // An unclean election takes events away that were read. Open names exactly those, whatever the log
-// holds in their place; a reader that is open ends with an error; and a position before the loss is as
-// good as ever.
+// holds in their place; a reader that is open ends with an error; and a position before the loss is
+// as good as ever.
 func testTruncation(t *testing.T, three *kafkatest.Cluster) {
 	c := lossy(t, three, "lossy")
 	s := c.source(t, nil)

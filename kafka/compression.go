@@ -101,8 +101,8 @@ func appendAll(into []byte, r io.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// javaSnappy begins the stream format that Java's producers write: this header with two versions, then
-// blocks of a length and Snappy data each. Other producers write one block without a header.
+// javaSnappy begins the stream format that Java's producers write: this header with two versions,
+// then blocks of a length and Snappy data each. Other producers write one block without a header.
 var javaSnappy = []byte{130, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
 
 func appendSnappy(into, data []byte, limit int) ([]byte, error) {

@@ -23,15 +23,16 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// conformance runs the cases of the conformance suite beside each other, each with a cluster's topic
-// of its own.
+// conformance runs the cases of the conformance suite beside each other, each with a cluster's
+// topic of its own.
 func conformance(t *testing.T, topic func(t testing.TB) *cluster) {
 	suite.Parallel(t, func(t *testing.T) {
 		storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness { return harness(topic(t)) })
 	})
 }
 
-// A cluster is silent if all of its brokers are, also those that a client has not been connected to.
+// A cluster is silent if all of its brokers are, also those that a client has not been connected
+// to.
 func TestSilentCluster(t *testing.T) {
 	need.RealTime(t)
 	cases := suite.Cases(func(t *testing.T) {

@@ -33,8 +33,8 @@ func (c *converter) begin(bytes int, shared bool) {
 	c.shared, c.left, c.slab, c.events = shared, bytes, nil, nil
 }
 
-// event returns the event of a record, without its offset. The count is how many records of the batch are left, with this
-// one.
+// event returns the event of a record, without its offset. The count is how many records of the
+// batch are left, with this one.
 func (c *converter) event(r *record, appendTime bool, count int) (*driver.Event, bool) {
 	if len(c.events) == 0 {
 		c.events = make([]driver.Event, min(slabSize/eventSize, count))

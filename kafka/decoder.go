@@ -222,8 +222,8 @@ func isGap(err error) bool {
 	return is
 }
 
-// undecodable returns the error of a batch. It names the batch's last number, after which an operator
-// can continue.
+// undecodable returns the error of a batch. It names the batch's last number, after which an
+// operator can continue.
 func (d *decoder) undecodable(b *batch, err error) error {
 	last := max(b.last, d.decoded+1)
 	return &driver.UndecodableError{Partition: d.converter.partition, Sequence: last, Reason: fmt.Sprintf("the batch of %d to %d: %v", b.first, last, err)}
@@ -251,8 +251,8 @@ func (d *decoder) pop(max int) []*driver.Event {
 	return events
 }
 
-// marker returns a marker of the last number that was decoded, if that is after the last event and all
-// that was fetched is decoded.
+// marker returns a marker of the last number that was decoded, if that is after the last event and
+// all that was fetched is decoded.
 func (d *decoder) marker() *driver.Event {
 	if len(d.pending) > 0 || d.chunk != nil || d.decoded <= d.returned || d.counted != d.decoded {
 		return nil

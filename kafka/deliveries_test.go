@@ -149,8 +149,8 @@ func (to *target) run(t *testing.T, s *Source) (stop func()) {
 	return stop
 }
 
-// Every delivery brings each event of a committed transaction into its target, and none of an aborted
-// one, while the consumers change.
+// Every delivery brings each event of a committed transaction into its target, and none of an
+// aborted one, while the consumers change.
 func TestDeliveries(t *testing.T) {
 	need.Kafka(t)
 	t.Parallel()
@@ -171,8 +171,8 @@ func testDeliveries(t *testing.T, three *kafkatest.Cluster) {
 	suite.NoError(t, "sync", three.AwaitSynced(t.Context(), topic, 0))
 }
 
-// deliver writes transactions, of which each delivery has a consumer. In the middle of them it calls
-// trouble and replaces the consumers. It compares the effects with what another client reads.
+// deliver writes transactions, of which each delivery has a consumer. In the middle of them it
+// calls trouble and replaces the consumers. It compares the effects with what another client reads.
 func deliver(t *testing.T, c *cluster, trouble func()) {
 	const transactions = 30
 	all := map[string]target{}
@@ -251,8 +251,8 @@ func (c *cluster) transact(t *testing.T, n int) bool {
 	return bool(try)
 }
 
-// committed reads the topic by franz-go, once all transactions have ended: the effects that there must
-// be, and how many records there are, aborted ones too.
+// committed reads the topic by franz-go, once all transactions have ended: the effects that there
+// must be, and how many records there are, aborted ones too.
 func (c *cluster) committed(t *testing.T) (list []string, all int) {
 	t.Helper()
 	ends := map[int32]int64{}

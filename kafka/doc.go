@@ -26,15 +26,16 @@
 //
 // A number is passed only for a reason: a control record, an aborted transaction, or a compacted
 // topic (cleanup.policy). If a broker returns nothing though its log goes on, the fetch is repeated
-// for 10 s. Then the numbers are passed if the topic is compacted and the broker names no later record;
-// else the partition halts with a [driver.RetentionError] that names them, and is read again every
-// 10 s. So the credentials of a consumer of a compacted topic need the operation DescribeConfigs on
-// it.
+// for 10 s. Then the numbers are passed if the topic is compacted and the broker names no later
+// record; else the partition halts with a [driver.RetentionError] that names them, and is read
+// again every 10 s. So the credentials of a consumer of a compacted topic need the operation
+// DescribeConfigs on it.
 //
 // Transactions are read committed, unless [SourceConfig].ReadUncommitted is set: events come up to
 // the last stable offset, which is where the oldest open transaction begins. What is behind a
 // transaction that its producer has left open is not read, and not counted as lag, until the broker
-// aborts it, after its transaction.timeout.ms; one that hangs, kafka-transactions.sh finds and aborts.
+// aborts it, after its transaction.timeout.ms; one that hangs, kafka-transactions.sh finds and
+// aborts.
 //
 // # What a position keeps
 //
@@ -42,12 +43,13 @@
 // that wrote the record, and the first number of that epoch that was read. Open asks the leader of
 // now where that epoch ends in its log (KIP-320). If that is before the position, the log lost
 // records, because a replica without them was elected: that is a [driver.TruncatedError]. The log's
-// beginning after the position is a [driver.RetentionError]. A reader is never set to another offset
-// by itself.
+// beginning after the position is a [driver.RetentionError]. A reader is never set to another
+// offset by itself.
 //
 // The incarnation of a topic is its topic id (KIP-516). Fetches name the id, so a reader never goes
 // on in a topic that was deleted and created again. Brokers before 2.8 and Event Hubs have no topic
-// ids; there the incarnation is [NoTopicID], and such a topic is noticed only if its log is shorter.
+// ids; there the incarnation is [NoTopicID], and such a topic is noticed only if its log is
+// shorter.
 //
 // # Event Hubs
 //

@@ -31,8 +31,8 @@ type consumer struct {
 	stopped map[string]error // why a partition is halted
 }
 
-// hurry is how many times as fast as the tests' the time of a consumer runs: it tries a halted partition
-// again every ten seconds, and describes the topic every minute.
+// hurry is how many times as fast as the tests' the time of a consumer runs: it tries a halted
+// partition again every ten seconds, and describes the topic every minute.
 const hurry = 20
 
 // fast is the time of a consumer.
@@ -156,8 +156,8 @@ func (c *cluster) texts(t *testing.T, partition int, bodies ...string) {
 }
 
 // A topic is deleted and created again while a consumer runs. Both partitions halt, and name both
-// topic ids; no event of the new topic takes effect, not even where the old checkpoint has the number
-// of one, until the checkpoint is set.
+// topic ids; no event of the new topic takes effect, not even where the old checkpoint has the
+// number of one, until the checkpoint is set.
 func TestTopicRecreated(t *testing.T) {
 	need.Kafka(t)
 	t.Parallel()
@@ -190,8 +190,8 @@ func TestTopicRecreated(t *testing.T) {
 	}
 }
 
-// A topic is given partitions while a consumer of all partitions runs: it takes them, within a minute
-// of its time.
+// A topic is given partitions while a consumer of all partitions runs: it takes them, within a
+// minute of its time.
 func TestPartitionsAdded(t *testing.T) {
 	need.Kafka(t)
 	t.Parallel()
@@ -209,8 +209,8 @@ func TestPartitionsAdded(t *testing.T) {
 	}
 }
 
-// Compaction removes events before and behind a checkpoint. Each that is left takes effect once; a new
-// consumer sees the last event of each key; and its checkpoint reaches the end.
+// Compaction removes events before and behind a checkpoint. Each that is left takes effect once; a
+// new consumer sees the last event of each key; and its checkpoint reaches the end.
 func TestConsumerOfCompactedTopic(t *testing.T) {
 	need.Kafka(t)
 	t.Parallel()

@@ -23,13 +23,14 @@ func (r *reader) wants() bool {
 }
 
 // fetchBytes is how much of the partition one fetch may return, but for a batch that is larger. A
-// reader asks when it has so much room: fewer requests, for more partitions each, cost the broker less.
+// reader asks when it has so much room: fewer requests, for more partitions each, cost the broker
+// less.
 func (r *reader) fetchBytes() int { return max(1, r.source.cfg.PrefetchBytes/2) }
 
 // ask returns the reader's part of a request. A broker fills up what was asked for with the
-// beginning of a batch, which is of no use. So if the batch that was cut off last would not have fitted
-// anyway, as much is asked for as the whole batches before it had, with some room for larger ones:
-// producers repeat themselves.
+// beginning of a batch, which is of no use. So if the batch that was cut off last would not have
+// fitted anyway, as much is asked for as the whole batches before it had, with some room for larger
+// ones: producers repeat themselves.
 func (r *reader) ask() kmsg.FetchRequestTopicPartition {
 	p := kmsg.NewFetchRequestTopicPartition()
 	r.mu.Lock()
@@ -47,8 +48,8 @@ func (r *reader) ask() kmsg.FetchRequestTopicPartition {
 }
 
 // answer takes what a broker returned for the partition, in a response with so many bytes of record
-// batches. If alone, no partition before it in the response had data, so that it had room for at least
-// one batch.
+// batches. If alone, no partition before it in the response had data, so that it had room for at
+// least one batch.
 func (r *reader) answer(p *kmsg.FetchResponseTopicPartition, response int, alone bool) {
 	if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
 		r.lost(err)
@@ -98,8 +99,8 @@ type chunk struct {
 }
 
 // An event that is held for long keeps its chunk in memory. A chunk shares the response's memory if
-// that is small, or if much of it is the partition's. Else it is a copy of about chunkSize bytes, but
-// for a batch that is larger.
+// that is small, or if much of it is the partition's. Else it is a copy of about chunkSize bytes,
+// but for a batch that is larger.
 const (
 	chunkSize     = 128 << 10
 	shareOfOthers = 8 // how many times a partition's bytes a shared response may have
@@ -115,8 +116,8 @@ type fetched struct {
 	shared bool    // the chunks share the response's memory
 }
 
-// newFetched takes the batches of an answer, in a response with so many bytes. What the broker cut off
-// at the end is left out.
+// newFetched takes the batches of an answer, in a response with so many bytes. What the broker cut
+// off at the end is left out.
 func newFetched(p *kmsg.FetchResponseTopicPartition, response int, next int64, past history) fetched {
 	f := fetched{next: next, past: past, shared: response <= max(chunkSize, shareOfOthers*len(p.RecordBatches))}
 	aborted := newAborted(p.AbortedTransactions)

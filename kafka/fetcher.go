@@ -29,8 +29,8 @@ type fetcher struct {
 	readers []*reader // the one whose turn it is comes first
 }
 
-// How long a broker waits for data if it has none. The shorter time holds while a reader is left out
-// of the request: it may have room at any moment.
+// How long a broker waits for data if it has none. The shorter time holds while a reader is left
+// out of the request: it may have room at any moment.
 const (
 	fetchWait      = 250 * time.Millisecond
 	fetchWaitShort = 50 * time.Millisecond
@@ -90,8 +90,8 @@ func (f *fetcher) run() {
 	}
 }
 
-// done reports whether no reader is left, or the client is closed. Then the next reader gets another
-// fetcher.
+// done reports whether no reader is left, or the client is closed. Then the next reader gets
+// another fetcher.
 func (f *fetcher) done() bool {
 	f.client.mu.Lock()
 	defer f.client.mu.Unlock()
@@ -105,8 +105,8 @@ func (f *fetcher) done() bool {
 }
 
 // turn returns the readers that have room, in the order in which the broker should serve them, and
-// whether these are all. Another one comes first each time: what a response has room for goes to the
-// first. Of two readers of one partition the request has one.
+// whether these are all. Another one comes first each time: what a response has room for goes to
+// the first. Of two readers of one partition the request has one.
 func (f *fetcher) turn() (readers []*reader, all bool) {
 	f.mu.Lock()
 	if len(f.readers) > 1 {

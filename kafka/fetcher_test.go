@@ -17,9 +17,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 )
 
-// A partition is only taken for empty if no partition before it in the request had data, whatever the
-// order of the readers is: the answer may have had no room for its batch. One that the answer leaves
-// out is asked for again, unless the broker throttles.
+// A partition is only taken for empty if no partition before it in the request had data, whatever
+// the order of the readers is: the answer may have had no room for its batch. One that the answer
+// leaves out is asked for again, unless the broker throttles.
 func TestGive(t *testing.T) {
 	c, _ := newFake(t)
 	client := c.open(t, nil)

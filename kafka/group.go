@@ -27,9 +27,9 @@ type ConsumerGroup struct {
 	Positions map[string]driver.Position
 }
 
-// ConsumerGroup asks for a consumer group of Kafka and its offsets in the topic. It changes nothing.
-// A group that does not exist has no members and no positions. Offsets that an open transaction
-// commits are waited for.
+// ConsumerGroup asks for a consumer group of Kafka and its offsets in the topic. It changes
+// nothing. A group that does not exist has no members and no positions. Offsets that an open
+// transaction commits are waited for.
 func (s *Source) ConsumerGroup(ctx context.Context, name string) (ConsumerGroup, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.timeout)
 	defer cancel()
@@ -71,8 +71,8 @@ func (s *Source) askGroup(ctx context.Context, name string) (g ConsumerGroup, er
 }
 
 // CommitOffsets commits positions, by partition, as offsets of a consumer group of Kafka in the
-// topic, for programs that show the lag of such groups. Sluice itself never reads them. The error is
-// an [ErrGroupActive] if the group has members.
+// topic, for programs that show the lag of such groups. Sluice itself never reads them. The error
+// is an [ErrGroupActive] if the group has members.
 func (s *Source) CommitOffsets(ctx context.Context, name string, positions map[string]driver.Position) error {
 	ctx, cancel := context.WithTimeout(ctx, s.client.timeout)
 	defer cancel()

@@ -124,11 +124,11 @@ func (s *Source) checkHistory(ctx context.Context, l leader, after driver.Positi
 	return true, nil
 }
 
-// lostFrom returns the first number that a log lost of what led to a position, -1 if it lost nothing.
-// The end is the log's answer about the epoch. It is unclear if the log names no record of the epoch,
-// and goes on past the position: then leaders of other epochs wrote the numbers of the epoch, or
-// compaction removed all of its records before the replica was copied. The first batch that is left
-// shows which.
+// lostFrom returns the first number that a log lost of what led to a position, -1 if it lost
+// nothing. The end is the log's answer about the epoch. It is unclear if the log names no record of
+// the epoch, and goes on past the position: then leaders of other epochs wrote the numbers of the
+// epoch, or compaction removed all of its records before the replica was copied. The first batch
+// that is left shows which.
 func (h history) lostFrom(end listed, position int64) (lost int64, unclear bool) {
 	other := h.first >= 0 && end.epoch < h.epoch
 	switch {
@@ -140,8 +140,8 @@ func (h history) lostFrom(end listed, position int64) (lost int64, unclear bool)
 	return end.offset, false
 }
 
-// epochAt fetches the first batch that ends at or after a number, and returns its epoch; -1 if there
-// is none, because the log ends before it or compaction removed all from there on.
+// epochAt fetches the first batch that ends at or after a number, and returns its epoch; -1 if
+// there is none, because the log ends before it or compaction removed all from there on.
 func (s *Source) epochAt(ctx context.Context, l leader, number int64) (int32, error) {
 	req := kmsg.NewPtrFetchRequest()
 	req.MaxBytes, req.SessionEpoch = 1, -1 // a broker returns one batch at least

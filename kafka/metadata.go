@@ -85,7 +85,8 @@ func (t *topicRequests) recent(ctx context.Context, c *Client, topic string) (*t
 	return t.get(ctx, c, topic)
 }
 
-// recentFor is how long an answer serves requests that notice by themselves if the leader has changed.
+// recentFor is how long an answer serves requests that notice by themselves if the leader has
+// changed.
 const recentFor = 10 * time.Second
 
 // join returns the call that waits for its turn, or a new one.

@@ -24,9 +24,9 @@ type leader struct {
 	epoch     int32
 }
 
-// withLeader calls ask with the leader of a partition, again after a while if the leader has changed
-// or does not answer, until ctx ends or the timeout is over. The first time the leader is one that was
-// known recently, unless fresh.
+// withLeader calls ask with the leader of a partition, again after a while if the leader has
+// changed or does not answer, until ctx ends or the timeout is over. The first time the leader is
+// one that was known recently, unless fresh.
 func (s *Source) withLeader(ctx context.Context, partition int32, fresh bool, ask func(context.Context, leader) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.client.timeout, errTimeout)
 	defer cancel()
@@ -100,8 +100,8 @@ const (
 // earlier one takes it for a timestamp, and answers with the oldest record.
 var firstVersion = map[int64]int16{newestTime: 7, earliestLocal: 8}
 
-// listed is the answer of ListOffsets: a number with the epoch of its leader (-1 if unknown), and for
-// a record its timestamp. The number is -1 if there is no such record.
+// listed is the answer of ListOffsets: a number with the epoch of its leader (-1 if unknown), and
+// for a record its timestamp. The number is -1 if there is no such record.
 type listed struct {
 	offset, timestamp int64
 	epoch             int32

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-go/sluice/internal/memory"
 )
 
-// Open implements [driver.Source]. It asks the leader of the partition whether its log holds what is
-// before and after the position. The epoch is not used: Kafka knows no owner levels.
+// Open implements [driver.Source]. It asks the leader of the partition whether its log holds what
+// is before and after the position. The epoch is not used: Kafka knows no owner levels.
 //
 // If the topic was recreated since the last Describe, Open fails, and another Describe is needed.
 func (s *Source) Open(ctx context.Context, partition string, after driver.Position, _ int64) (driver.Reader, error) {
@@ -167,8 +167,8 @@ func (r *reader) Read(ctx context.Context, max int) ([]*driver.Event, error) {
 	}
 }
 
-// take returns the events that are there, at most max, and of several at most [driver.ReadBytes]. If
-// all are returned and numbers without events follow, a marker of the last is added.
+// take returns the events that are there, at most max, and of several at most [driver.ReadBytes].
+// If all are returned and numbers without events follow, a marker of the last is added.
 func (r *reader) take(max int) []*driver.Event {
 	d := &r.decoder
 	for len(d.pending) < max && d.bytes < driver.ReadBytes && d.decodeError == nil {
@@ -190,8 +190,8 @@ func (r *reader) take(max int) []*driver.Event {
 	return events
 }
 
-// nextChunk takes the next chunk of what was fetched, and lets the fetcher fetch in place of the one
-// before.
+// nextChunk takes the next chunk of what was fetched, and lets the fetcher fetch in place of the
+// one before.
 func (r *reader) nextChunk() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

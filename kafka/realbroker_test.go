@@ -41,7 +41,8 @@ func TestAppendTime(t *testing.T) {
 	}
 }
 
-// Compaction takes records away, also the last ones: what is left is read, and all numbers are passed.
+// Compaction takes records away, also the last ones: what is left is read, and all numbers are
+// passed.
 func TestCompactedLog(t *testing.T) {
 	need.Kafka(t)
 	need.RealTime(t)

@@ -62,8 +62,8 @@ func (s *Source) finder(partition string, start driver.Start) (func(context.Cont
 	return nil, &refusedError{text: fmt.Sprintf("%s: unknown kind of start %d", s.partitionName(partition), start.Kind)}
 }
 
-// findNumber finds the position before a number. One that is gone is returned as it is: Open reports
-// the loss.
+// findNumber finds the position before a number. One that is gone is returned as it is: Open
+// reports the loss.
 func (s *Source) findNumber(number int64) func(context.Context, leader) (driver.Position, error) {
 	return func(ctx context.Context, l leader) (driver.Position, error) {
 		end, err := s.list(ctx, l, latestOffset)

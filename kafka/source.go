@@ -37,8 +37,8 @@ type SourceConfig struct {
 	ReadUncommitted bool
 	// PrefetchBytes is how many bytes of a partition, as the broker sends them, are held ahead of
 	// Read; what one fetch returns may be more. When they are used up the partition is not fetched
-	// until Read returns some. A response that has several partitions stays in memory for the last of
-	// them, up to eight times these bytes. Default: 4 MiB.
+	// until Read returns some. A response that has several partitions stays in memory for the last
+	// of them, up to eight times these bytes. Default: 4 MiB.
 	PrefetchBytes int
 	// MaxBatchBytes is how many bytes a record batch may decompress to. A larger one is a
 	// [driver.UndecodableError], and its partition halts. Default: 64 MiB.
@@ -95,8 +95,8 @@ func (c *Client) Source(topic, group string, cfg *SourceConfig) (*Source, error)
 	return &Source{client: c, topic: topic, group: group, cfg: sc, readers: map[*reader]struct{}{}, voidFor: voidFor}, nil
 }
 
-// Group returns the topic and the group, as Describe does, without a request. Its Namespace is empty
-// until the cluster has answered a Describe, if SourceConfig names none.
+// Group returns the topic and the group, as Describe does, without a request. Its Namespace is
+// empty until the cluster has answered a Describe, if SourceConfig names none.
 func (s *Source) Group() driver.Group {
 	s.mu.Lock()
 	defer s.mu.Unlock()

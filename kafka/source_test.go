@@ -39,8 +39,8 @@ func TestNoSuchTopic(t *testing.T) {
 	suite.ErrorIs(t, "open", err, driver.ErrRefused)
 }
 
-// A topic that was recreated is not opened before it was described again, and a reader of the topic of
-// before ends soon.
+// A topic that was recreated is not opened before it was described again, and a reader of the topic
+// of before ends soon.
 func TestRecreated(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, c *cluster) {
@@ -293,8 +293,8 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
-// What goes wrong is said in one line, with what to do, and is refused only if another attempt cannot
-// help.
+// What goes wrong is said in one line, with what to do, and is refused only if another attempt
+// cannot help.
 func TestExplain(t *testing.T) {
 	c, err := Open([]string{"broker"}, &Config{Authentication: Plain("user", "s3cret")})
 	suite.NoError(t, "open", err)

@@ -41,8 +41,8 @@ func TokenFile(path string) func(context.Context) (string, error) {
 }
 
 // ClientCredentials gets tokens from an OAuth 2.0 authorization server, by the grant
-// client_credentials (RFC 6749, section 4.4). Pass its method Token to [OAuthBearer]. It is safe for
-// concurrent use, and must not be copied or changed after the first use.
+// client_credentials (RFC 6749, section 4.4). Pass its method Token to [OAuthBearer]. It is safe
+// for concurrent use, and must not be copied or changed after the first use.
 type ClientCredentials struct {
 	URL    string // of the server's token endpoint, https://…
 	ID     string
@@ -104,7 +104,8 @@ func (c *ClientCredentials) fetch(ctx context.Context) (token string, valid time
 	return reply.Token, time.Duration(reply.Expires * float64(time.Second)), nil
 }
 
-// Token returns a token. It keeps one until a fifth of its time is left, and then asks for the next.
+// Token returns a token. It keeps one until a fifth of its time is left, and then asks for the
+// next.
 func (c *ClientCredentials) Token(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// Compacted reports whether the topic is compacted: whether the brokers may remove an event of which
-// a later one has the same key.
+// Compacted reports whether the topic is compacted: whether the brokers may remove an event of
+// which a later one has the same key.
 func (s *Source) Compacted(ctx context.Context) (bool, error) {
 	policy, err := s.setting(ctx, "cleanup.policy")
 	return slices.Contains(strings.Split(policy, ","), "compact"), err

@@ -105,8 +105,8 @@ func last(t testing.TB, s driver.Source) int64 {
 	return b.Last.Sequence
 }
 
-// Only what is committed is read, in order, and the numbers of the rest are passed, also where they are
-// at the end.
+// Only what is committed is read, in order, and the numbers of the rest are passed, also where they
+// are at the end.
 func TestTransactions(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, c *cluster) {

@@ -19,8 +19,8 @@ import (
 //
 // That a broker returns nothing shows nothing by itself: brokers do so if they are short of memory,
 // or could not get data from a remote store in time. So the reader repeats the fetch for voidFor.
-// The numbers are passed only if the topic is compacted, the broker stores the number itself, and names no
-// later record.
+// The numbers are passed only if the topic is compacted, the broker stores the number itself, and
+// names no later record.
 
 // earliestLocal stands for the first number that a broker stores itself (KIP-405).
 const earliestLocal = -4
@@ -33,8 +33,8 @@ const voidFor = 10 * time.Second
 // first one has waited for long and asked once.
 const voidLeast = 3
 
-// voidPause is the first pause before a fetch that returned nothing is repeated. Each pause is twice
-// as long as the one before, up to voidPauseMost.
+// voidPause is the first pause before a fetch that returned nothing is repeated. Each pause is
+// twice as long as the one before, up to voidPauseMost.
 const (
 	voidPause     = 200 * time.Millisecond
 	voidPauseMost = 2 * time.Second
@@ -117,8 +117,8 @@ func (r *reader) passVoid(end int64) {
 	r.notify()
 }
 
-// errGrown says that the log has a record behind the end that the last answer named: it may have come
-// since. A fetch must return it soon.
+// errGrown says that the log has a record behind the end that the last answer named: it may have
+// come since. A fetch must return it soon.
 var errGrown = errors.New("the broker names a record behind the end of its log")
 
 // proveVoid returns an empty hint if all numbers from next to the end of the log were removed, else

@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-go/sluice/internal/ranges"
 )
 
-// doneRanges is how many ranges after a position are kept: about 100 KB, which every Advance writes.
+// doneRanges is how many ranges after a position are kept: about 100 KB, which every Advance
+// writes.
 const doneRanges = 10_000
 
 const advanceSQL = `

@@ -145,8 +145,8 @@ func (s *Store) refused(ctx context.Context, lease driver.Lease) error {
 	return &driver.FencedError{Partition: lease.Partition, Epoch: w.Epoch, Owner: w.Owner}
 }
 
-// fenced returns the error for a checkpoint that was not as expected: always a [driver.ErrFenced]. It
-// reads the checkpoint only to say more, as expected does.
+// fenced returns the error for a checkpoint that was not as expected: always a [driver.ErrFenced].
+// It reads the checkpoint only to say more, as expected does.
 func (s *Store) fenced(ctx context.Context, conn *pgx.Conn, lease driver.Lease, expected string) error {
 	w, err := s.current(ctx, conn, lease)
 	switch {

@@ -179,7 +179,8 @@ func TestStepDoesNotWaitForever(t *testing.T) {
 	expect(t, again, positionAt(1), "1")
 }
 
-// weakRole makes a role without rights of its own on other sessions, and returns a URL that connects as it.
+// weakRole makes a role without rights of its own on other sessions, and returns a URL that
+// connects as it.
 func weakRole(t *testing.T, s *pgstore.Store, url string) string {
 	t.Helper()
 	if _, err := s.Pool().Exec(t.Context(), `
@@ -196,8 +197,8 @@ func weakRole(t *testing.T, s *pgstore.Store, url string) string {
 	return u.String()
 }
 
-// Claims name the session of another user that is in the way. Those that wait together do not end each
-// other instead.
+// Claims name the session of another user that is in the way. Those that wait together do not end
+// each other instead.
 func TestClaimMayNot(t *testing.T) {
 	url := pgtest.Database(t)
 	s := open(t, url, nil)
@@ -230,8 +231,8 @@ func TestClaimMayNot(t *testing.T) {
 	}
 }
 
-// A claim does not end the session of another user, although it may. It waits for a bounded time, and says
-// who is in the way and what to do.
+// A claim does not end the session of another user, although it may. It waits for a bounded time,
+// and says who is in the way and what to do.
 func TestClaimSparesOtherUsers(t *testing.T) {
 	url := pgtest.Database(t)
 	s := open(t, url, nil)

@@ -64,8 +64,8 @@ type step struct {
 // savepoints. If the handler panics its writes are rolled back. If it ends the transaction in spite
 // of that, the error is [driver.ErrHandlerEnded].
 //
-// Each round trip of the store's own ends within a third of [Config.LeaseFor], also if the server is
-// silent. The handler's statements end with the handler's context.
+// Each round trip of the store's own ends within a third of [Config.LeaseFor], also if the server
+// is silent. The handler's statements end with the handler's context.
 func (s *Store) Commit(ctx context.Context, todo driver.Step, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	conn, err := s.acquireForStep(ctx)
 	if err != nil {
@@ -92,8 +92,8 @@ func (s *Store) Commit(ctx context.Context, todo driver.Step, fn func(ctx contex
 	return nil
 }
 
-// acquireForStep takes a connection of the pool. It fails if none can be had in time, but waits for as
-// long as handlers use all of them.
+// acquireForStep takes a connection of the pool. It fails if none can be had in time, but waits for
+// as long as handlers use all of them.
 func (s *Store) acquireForStep(ctx context.Context) (conn *pgxpool.Conn, err error) {
 	for {
 		err = s.roundTrip(ctx, func(ctx context.Context) error {
@@ -151,8 +151,8 @@ func (st *step) begin(ctx context.Context) error {
 	return st.store.fenced(ctx, st.conn, st.Lease, notAt(st.From))
 }
 
-// handle runs the handler. It returns nil if the transaction can be committed; otherwise it has been
-// rolled back.
+// handle runs the handler. It returns nil if the transaction can be committed; otherwise it has
+// been rolled back.
 func (st *step) handle(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
 	w, began := &watch{conn: st.conn.PgConn()}, time.Now()
 	err := func() error {
@@ -205,8 +205,8 @@ func (st *step) lost(ctx context.Context, took time.Duration, w *watch, err erro
 	return outage(what, err)
 }
 
-// stillThere checks, before COMMIT is sent, that PostgreSQL has not ended the session of a handler that
-// was idle for long.
+// stillThere checks, before COMMIT is sent, that PostgreSQL has not ended the session of a handler
+// that was idle for long.
 func (st *step) stillThere(ctx context.Context, took time.Duration) error {
 	return st.store.roundTrip(ctx, func(ctx context.Context) error {
 		_, err := st.conn.Exec(ctx, sameSQL, st.xid)
@@ -223,8 +223,8 @@ func (st *step) stillThere(ctx context.Context, took time.Duration) error {
 }
 
 // undo rolls back after the handler's error, or after one of PostgreSQL's that the handler has
-// dropped. It is the handler's failure if the database is well enough to say that it has done so, and
-// the error is not about the database's state. A rejection counts more than an error about a
+// dropped. It is the handler's failure if the database is well enough to say that it has done so,
+// and the error is not about the database's state. A rejection counts more than an error about a
 // statement, or a time limit.
 func (st *step) undo(ctx context.Context, w *watch, err error, aborted bool) error {
 	cause := w.outage(err, aborted)
@@ -260,8 +260,8 @@ func handlerEnded(err error) error {
 
 var errDropped = errors.New("the handler ignored an error of PostgreSQL, which has aborted the transaction: return the error, or use a savepoint")
 
-// outage keeps only the text of what a handler returned: the failure is the database's, whatever that
-// error means elsewhere.
+// outage keeps only the text of what a handler returned: the failure is the database's, whatever
+// that error means elsewhere.
 func outage(what string, err error) error {
 	if err == nil {
 		return errors.New(what)

@@ -148,8 +148,8 @@ DELETE FROM @sluice_dead_letters AS d ` + ofLostSQL + ` AND EXISTS (
 	setAsideSQL = `UPDATE @sluice_dead_letters AS d SET incarnation = $5 ` + ofLostSQL
 )
 
-// SetAside implements [driver.DeadLetterQueue] and [driver.TxStore], in one transaction and one round
-// trip.
+// SetAside implements [driver.DeadLetterQueue] and [driver.TxStore], in one transaction and one
+// round trip.
 func (s *Store) SetAside(ctx context.Context, group driver.Group, partition, incarnation string, lost []driver.ParkedEvent) error {
 	if len(lost) == 0 {
 		return ctx.Err()

@@ -55,8 +55,8 @@
 //
 // Nothing depends on the session, so a pooler in transaction mode may be between store and server.
 // PgBouncer refuses the TCP settings that [Open] and [Connect] ask for (SQLSTATE 08P01), unless its
-// ignore_startup_parameters names them; they then do without these, and without prepared statements.
-// If it names them, and has no max_prepared_statements, the URL needs
+// ignore_startup_parameters names them; they then do without these, and without prepared
+// statements. If it names them, and has no max_prepared_statements, the URL needs
 // default_query_exec_mode=cache_describe.
 //
 // # Entra ID

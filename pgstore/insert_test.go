@@ -130,8 +130,8 @@ func TestInsertFunc(t *testing.T) {
 	}
 }
 
-// A row that a trigger leaves out is an error that says so: its event would be lost without a trace. A
-// handler may leave it to the trigger by an INSERT.
+// A row that a trigger leaves out is an error that says so: its event would be lost without a
+// trace. A handler may leave it to the trigger by an INSERT.
 func TestInsertLeftOutByTrigger(t *testing.T) {
 	s, l := begun(t)
 	if _, err := s.Pool().Exec(t.Context(), `

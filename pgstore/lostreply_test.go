@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
 
-// A lost answer to COMMIT is an unknown outcome in each of pgx's ways to send statements. In some, pgx
-// says of the error that nothing was sent.
+// A lost answer to COMMIT is an unknown outcome in each of pgx's ways to send statements. In some,
+// pgx says of the error that nothing was sent.
 func TestLostReplyInEachMode(t *testing.T) {
 	for _, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
 		url := pgtest.Database(t)

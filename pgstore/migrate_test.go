@@ -316,7 +316,8 @@ func TestEncoding(t *testing.T) {
 	}
 }
 
-// Dead letters that a binary of version 4 has stored, or stores beside this one, are not copied yet.
+// Dead letters that a binary of version 4 has stored, or stores beside this one, are not copied
+// yet.
 func TestCopiesBesideVersion4(t *testing.T) {
 	s, group, asOld := openOld(t, 4)
 	park := func(sequence int) {

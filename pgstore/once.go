@@ -31,8 +31,8 @@ func (l limits) queue(b *pgx.Batch) {
 	b.Queue(`SELECT set_config('idle_in_transaction_session_timeout', $1, true)`, milliseconds(l.idle))
 }
 
-// once runs one statement in a transaction of its own, in one round trip. With dest it scans the only
-// row, and returns [pgx.ErrNoRows] if there is none.
+// once runs one statement in a transaction of its own, in one round trip. With dest it scans the
+// only row, and returns [pgx.ErrNoRows] if there is none.
 func once(ctx context.Context, conn *pgx.Conn, limits limits, sql string, args []any, dest ...any) (pgconn.CommandTag, error) {
 	var b pgx.Batch
 	b.BeginTx(readCommitted)

@@ -103,8 +103,8 @@ func insertRow(ctx context.Context, tx pgx.Tx, e *sluice.Event) error {
 	return err
 }
 
-// What is wrong with the database for every event makes no dead letters. It is reported at once, and
-// the partition moves soon after it was repaired.
+// What is wrong with the database for every event makes no dead letters. It is reported at once,
+// and the partition moves soon after it was repaired.
 func TestBrokenForEveryEvent(t *testing.T) {
 	asWriter := sluice.Each(func(ctx context.Context, tx pgx.Tx, e *sluice.Event) error {
 		if _, err := tx.Exec(ctx, `SET LOCAL ROLE outage_writer`); err != nil {
@@ -161,7 +161,8 @@ func TestBrokenForEveryEvent(t *testing.T) {
 	}
 }
 
-// One event is slow, or its handler is. The others pass it, and it becomes a dead letter that says why.
+// One event is slow, or its handler is. The others pass it, and it becomes a dead letter that says
+// why.
 func TestSlowEvent(t *testing.T) {
 	const slow = 77
 	other := open(t, pgtest.Database(t), nil)

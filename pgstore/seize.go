@@ -22,10 +22,9 @@ const (
 	seizeEvery = 50 * time.Millisecond
 )
 
-// seize runs a statement on a checkpoint's row. It waits for the lock timeout first, or for a quarter
-// of the time that ctx leaves, and then
-// terminates the sessions of its own user that hold the row. With a lease, it fails instead if the checkpoint belongs
-// to a later claim.
+// seize runs a statement on a checkpoint's row. It waits for the lock timeout first, or for a
+// quarter of the time that ctx leaves, and then terminates the sessions of its own user that hold
+// the row. With a lease, it fails instead if the checkpoint belongs to a later claim.
 func (s *Store) seize(ctx context.Context, lease *driver.Lease, sql string, args []any, dest ...any) error {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-go/sluice/pgstore"
 )
 
-// shortLease makes a step's round trips end after a third of its time; pool says how many connections
-// there are.
+// shortLease makes a step's round trips end after a third of its time; pool says how many
+// connections there are.
 func shortLease(of time.Duration, pool int) *pgstore.Config {
 	return &pgstore.Config{LeaseFor: of, LockTimeout: 200 * time.Millisecond, MaxConns: pool}
 }
@@ -25,8 +25,8 @@ func shortLease(of time.Duration, pool int) *pgstore.Config {
 // givenUpWithin is how long a round trip that gets no answer may take, on a busy machine.
 const givenUpWithin = 30 * time.Second
 
-// swallow makes the proxy hold back what contains text, until the test's end, and with it what follows
-// on the same connection. Other connections work.
+// swallow makes the proxy hold back what contains text, until the test's end, and with it what
+// follows on the same connection. Other connections work.
 func swallow(t testing.TB, proxy *commitproxy.Proxy, text string) {
 	t.Helper()
 	over := make(chan struct{})

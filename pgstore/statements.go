@@ -27,7 +27,8 @@ func (t *statements) text(sql string) string {
 	return text
 }
 
-// clean makes text storable in PostgreSQL, which takes UTF-8 without NUL: other bytes become U+FFFD.
+// clean makes text storable in PostgreSQL, which takes UTF-8 without NUL: other bytes become
+// U+FFFD.
 func clean(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

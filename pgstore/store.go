@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-go/sluice/internal/postgres"
 )
 
-// controlConns is how many connections serve leases and terminate other sessions. They are apart from
-// the connections of steps, so that leases are renewed even if handlers use all of those.
+// controlConns is how many connections serve leases and terminate other sessions. They are apart
+// from the connections of steps, so that leases are renewed even if handlers use all of those.
 const controlConns = 2
 
 // Config has the settings of a store. The zero value is ready to use.
@@ -74,8 +74,8 @@ func (cfg *Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// requestTimeout bounds one round trip of a step, so that several fit into a lease. A wait for a lock
-// ends before it.
+// requestTimeout bounds one round trip of a step, so that several fit into a lease. A wait for a
+// lock ends before it.
 func (cfg *Config) requestTimeout() time.Duration {
 	return max(cfg.LeaseFor/3, 2*cfg.LockTimeout, time.Second)
 }

@@ -140,8 +140,8 @@ func lockRow(url string) storetest.Silence {
 	}
 }
 
-// patient waits for locks however busy the machine is. calm does so for cases that wait for the end of it:
-// a claim ends no session that is only slow.
+// patient waits for locks however busy the machine is. calm does so for cases that wait for the end
+// of it: a claim ends no session that is only slow.
 var (
 	patient = &pgstore.Config{LockTimeout: 20 * time.Second}
 	calm    = &pgstore.Config{LockTimeout: 2 * time.Second}

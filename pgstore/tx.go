@@ -45,8 +45,8 @@ func (s *savepoint) Rollback(ctx context.Context) error {
 	return s.scope.Tx.Rollback(ctx)
 }
 
-// scope passes a handler's statements on. It refuses those that would end the transaction, and shows
-// its watch every error, because a handler may drop an error or keep only its text.
+// scope passes a handler's statements on. It refuses those that would end the transaction, and
+// shows its watch every error, because a handler may drop an error or keep only its text.
 type scope struct {
 	pgx.Tx
 	watch *watch

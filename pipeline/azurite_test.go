@@ -16,8 +16,9 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// TestClaimCheckOfTable: rows have values of bodies that are in blobs. A missing blob makes a dead letter, which a
-// retry turns into a row once the blob is back. While the container is gone, the partition waits.
+// TestClaimCheckOfTable: rows have values of bodies that are in blobs. A missing blob makes a dead
+// letter, which a retry turns into a row once the blob is back. While the container is gone, the
+// partition waits.
 func TestClaimCheckOfTable(t *testing.T) {
 	server := azurite.New(t, nil)
 	storage := server.ConnectionString()
@@ -98,7 +99,8 @@ func TestClaimCheckOfTable(t *testing.T) {
 	<-ended
 }
 
-// TestClaimCheckOfTarget: a large body of a message goes to a blob, and the next stage would fetch it.
+// TestClaimCheckOfTarget: a large body of a message goes to a blob, and the next stage would fetch
+// it.
 func TestClaimCheckOfTarget(t *testing.T) {
 	storage := azurite.New(t, nil).ConnectionString()
 	if _, err := blobstore.Open(t.Context(), "bodies", &blobstore.Config{ConnectionString: storage}); err != nil { // creates it

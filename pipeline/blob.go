@@ -33,8 +33,8 @@ func readBlob(n strictyaml.Node) *blobContainer {
 	return b
 }
 
-// read reads a container's URL with a signature, or a mapping of a container with a connection string or
-// credential, and of more keys.
+// read reads a container's URL with a signature, or a mapping of a container with a connection
+// string or credential, and of more keys.
 func (b *blobContainer) read(n strictyaml.Node, more strictyaml.Keys) bool {
 	text := func(to *string) func(strictyaml.Node) {
 		return func(n strictyaml.Node) {

@@ -16,9 +16,9 @@ import (
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
-// TestLeasesBesideTheDatabase keeps leases in a container and checkpoints in the target's database. The
-// fence is the epoch of the checkpoint's row: a consumer whose lease is valid commits nothing after
-// another has claimed the checkpoint with a higher one.
+// TestLeasesBesideTheDatabase keeps leases in a container and checkpoints in the target's database.
+// The fence is the epoch of the checkpoint's row: a consumer whose lease is valid commits nothing
+// after another has claimed the checkpoint with a higher one.
 func TestLeasesBesideTheDatabase(t *testing.T) {
 	storage := azurite.New(t, nil)
 	path := filepath.Join(t.TempDir(), "x.db")

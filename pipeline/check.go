@@ -50,7 +50,8 @@ func (p *Pipeline) Checks() []Check {
 	return list
 }
 
-// Check connects to all parts, and changes nothing. The error has one line for each that fails its check.
+// Check connects to all parts, and changes nothing. The error has one line for each that fails its
+// check.
 func (p *Pipeline) Check(ctx context.Context) error {
 	checks := p.Checks()
 	errs := make([]chan error, len(checks))

@@ -17,13 +17,15 @@ import (
 // maxClaimed is the largest size in claim_check.
 const maxClaimed = 256 << 20
 
-// readClaimCheck reads source.claim_check: the container of the bodies that are too large for events.
+// readClaimCheck reads source.claim_check: the container of the bodies that are too large for
+// events.
 func (r *reader) readClaimCheck(n strictyaml.Node) {
 	r.given.claimCheck, r.places.claim = &n, n.Place()
 	r.body.claim = readBodies(n, "max_size", func(cfg *blobstore.BodiesConfig, bytes int) { cfg.MaxBytes = int64(bytes) })
 }
 
-// readClaimCheck reads claim_check of a target: the container for bodies that are too large for messages.
+// readClaimCheck reads claim_check of a target: the container for bodies that are too large for
+// messages.
 func (t *messageTarget) readClaimCheck(n strictyaml.Node) {
 	t.claim = &sender.ClaimCheck{}
 	t.bodies = readBodies(n, "over", func(_ *blobstore.BodiesConfig, bytes int) { t.claim.Over = bytes })
@@ -64,8 +66,9 @@ type bodyReader struct {
 	proof  proof
 }
 
-// wholeEvent returns an event with the body that is mapped: fetched from its blob if it is there, and decoded.
-// What the body takes is charged to the partition of ctx, if there is one, until that collects it.
+// wholeEvent returns an event with the body that is mapped: fetched from its blob if it is there,
+// and decoded. What the body takes is charged to the partition of ctx, if there is one, until that
+// collects it.
 func (b *bodyReader) wholeEvent(ctx context.Context, e *sluice.Event) (*sluice.Event, error) {
 	if e.Undecodable != "" { // the engine makes a dead letter of it
 		return nil, fmt.Errorf("the event cannot be decoded (%s)", e.Undecodable)

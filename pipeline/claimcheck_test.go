@@ -45,7 +45,8 @@ func TestClaimCheckOfTargetMistakes(t *testing.T) {
 	}
 }
 
-// An event with a reference is a dead letter where no container is configured: its body is not the event's.
+// An event with a reference is a dead letter where no container is configured: its body is not the
+// event's.
 func TestReferenceWithoutClaimCheck(t *testing.T) {
 	url, db := sqliteFile(t)
 	p, parts := formatted(t, sound, "DATABASE_URL="+url)
@@ -60,7 +61,8 @@ func TestReferenceWithoutClaimCheck(t *testing.T) {
 	}
 }
 
-// A filter on the body does not leave out an event whose body it cannot fetch: the delivery reports that.
+// A filter on the body does not leave out an event whose body it cannot fetch: the delivery reports
+// that.
 func TestFilterOfReference(t *testing.T) {
 	file := strings.Replace(sound, "target:\n", "only: {body.kind: wanted}\ntarget:\n", 1)
 	p, err := Parse("p.yaml", []byte(file), environment())

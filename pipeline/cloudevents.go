@@ -8,18 +8,18 @@ import (
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
 
-// typeProperties are the names of a CloudEvent's type among the properties of an event in binary mode, in
-// AMQP and in Kafka.
+// typeProperties are the names of a CloudEvent's type among the properties of an event in binary
+// mode, in AMQP and in Kafka.
 var typeProperties = []string{"cloudEvents:type", "cloudEvents_type", "ce_type"}
 
-// structured is the beginning of the content type of a CloudEvent that is the body. An array of them
-// (cloudevents-batch) has no type.
+// structured is the beginning of the content type of a CloudEvent that is the body. An array of
+// them (cloudevents-batch) has no type.
 const structured = "application/cloudevents+json"
 
 var typeInBody = jsonpick.New(jsonpick.Path{{Key: "type"}})
 
-// cloudEventType returns the type of a CloudEvent, in binary or structured mode. It is missing if the event
-// is none.
+// cloudEventType returns the type of a CloudEvent, in binary or structured mode. It is missing if
+// the event is none.
 func cloudEventType(e *sluice.Event) (scalar, error) {
 	if v, ok := typeProperty(e); ok {
 		return ofProperty(v)

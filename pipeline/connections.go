@@ -18,8 +18,8 @@ type Connections struct {
 	Kafka *KafkaConnection
 	// Outbox is the database of the source, as Database is written; empty: it is another.
 	Outbox string
-	// Database is sqlite:PATH or the URL of a database, of checkpoints and perhaps of the target. It is
-	// empty if Blob has the checkpoints.
+	// Database is sqlite:PATH or the URL of a database, of checkpoints and perhaps of the target.
+	// It is empty if Blob has the checkpoints.
 	Database string
 	// Blob is the container of leases, checkpoints and dead letters, or beside Database of leases
 	// alone; nil: there is none.
@@ -40,8 +40,8 @@ type HTTPConnection struct {
 	open   func(keys [][]byte) (*webhook.Sink, error)
 }
 
-// Open returns a sink of its own, which connects when it is first used. It signs with keys in place of
-// those of the file. The caller closes it.
+// Open returns a sink of its own, which connects when it is first used. It signs with keys in place
+// of those of the file. The caller closes it.
 func (c *HTTPConnection) Open(keys [][]byte) (*webhook.Sink, error) { return c.open(keys) }
 
 // HubConnection is an event hub.

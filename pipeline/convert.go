@@ -85,8 +85,8 @@ func ofJSON(v jsonpick.Value) (scalar, error) {
 		return scalar{kind: number, text: v.Raw}, nil
 	case jsonpick.String:
 		t, err := v.Text()
-		// The picker has checked the document. Only an escape, which is longer than what it stands for, can
-		// bring a NUL.
+		// The picker has checked the document. Only an escape, which is longer than what it stands
+		// for, can bring a NUL.
 		return scalar{kind: text, text: t, plain: len(t) == len(v.Raw)-len(`""`)}, err
 	}
 	return scalar{kind: compound, text: v.Raw}, nil

@@ -18,8 +18,8 @@ type copyTarget struct {
 	redrive string // the command to which the id of a dead letter is added
 }
 
-// readCopyTo reads dead_letters.copy_to. It comes after the source, whose hub is not a target and whose
-// namespace is the default.
+// readCopyTo reads dead_letters.copy_to. It comes after the source, whose hub is not a target and
+// whose namespace is the default.
 func (r *reader) readCopyTo(n strictyaml.Node) {
 	t := &copyTarget{place: n.Place(), redrive: "sluice deadletters retry --config " + argument(n.Place().File)}
 	r.copies = t

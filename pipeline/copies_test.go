@@ -76,8 +76,8 @@ target:
   insert: {table: flights, create: true, columns: {n: {from: body.n, type: integer}}}
 `
 
-// TestCopiesOfDeadLetters runs pipelines whose dead letters are copied to each kind of target. One is
-// too large for the messages and comes without its body.
+// TestCopiesOfDeadLetters runs pipelines whose dead letters are copied to each kind of target. One
+// is too large for the messages and comes without its body.
 func TestCopiesOfDeadLetters(t *testing.T) {
 	targets := map[string]func(t *testing.T, m *mail) (env, yaml string){
 		"http": func(t *testing.T, m *mail) (string, string) {

@@ -169,8 +169,9 @@ func TestCosmosRecords(t *testing.T) {
 	}
 }
 
-// TestCosmosSourceOfRedrives: the document of a dead letter of an earlier incarnation names that one. Its
-// sequence number must not be compared with those of the recreated hub, whose events would lose.
+// TestCosmosSourceOfRedrives: the document of a dead letter of an earlier incarnation names that
+// one. Its sequence number must not be compared with those of the recreated hub, whose events would
+// lose.
 func TestCosmosSourceOfRedrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, err := parseCosmos()

@@ -42,8 +42,8 @@ type storage struct {
 // databaseForms says how a database is written.
 const databaseForms = "write sqlite:PATH, or postgres://, mysql:// or mariadb:// and user@host:port/database, or sqlserver://user@host:port?database=name"
 
-// schemes has the function that parses a database for each scheme. Errors do not quote the text, which
-// may contain a password.
+// schemes has the function that parses a database for each scheme. Errors do not quote the text,
+// which may contain a password.
 var schemes = map[string]func(address string) (sqlDatabase, error){
 	"sqlite":     parseSQLite,
 	"postgres":   parsePostgres,

@@ -354,8 +354,8 @@ const typed = `      a: {from: body.a, type: text}
       i: {from: body.i, type: json}
 `
 
-// Every type comes out of a database as it should, from a table that is made of the mapping, and from
-// one with other fitting types.
+// Every type comes out of a database as it should, from a table that is made of the mapping, and
+// from one with other fitting types.
 func (e *testedEngine) testTypes(t *testing.T) {
 	columns := "    columns:\n" + typed
 	if e.types.optional {
@@ -525,9 +525,9 @@ func (e *testedEngine) testAudit(t *testing.T, address string, db *sql.DB) {
 // secret is the password in addresses that do not work.
 const secret = "canary-4711"
 
-// testCheck checks that a check creates no table, which tables counts, and that neither Parse nor Open nor
-// a check shows the password of an address that does not work: of server addresses of a scheme with a
-// database after them, and of more.
+// testCheck checks that a check creates no table, which tables counts, and that neither Parse nor
+// Open nor a check shows the password of an address that does not work: of server addresses of a
+// scheme with a database after them, and of more.
 func (e *testedEngine) testCheck(t *testing.T, tables, scheme, database string, more func(*url.URL) []string) {
 	t.Helper()
 	address, db := e.database(t)

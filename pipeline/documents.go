@@ -86,8 +86,8 @@ func (d *Documents) Find(ctx context.Context, topic sluice.Topic, events []*slui
 	return found, nil
 }
 
-// document returns the document of an event. The error is an outage of what decodes its body, or the event has
-// no document.
+// document returns the document of an event. The error is an outage of what decodes its body, or
+// the event has no document.
 func (d *Documents) document(ctx context.Context, e *sluice.Event) (document, error) {
 	e, err := d.pipeline.body.wholeEvent(ctx, e)
 	if err != nil {

@@ -215,8 +215,8 @@ func (h *hub) address() address {
 	return address{EventHubs, []string{strings.ToLower(g.Namespace)}, strings.ToLower(g.Topic)}
 }
 
-// sdkGroup returns the names by which the Azure SDKs' processors keep checkpoints of a consumer group of the
-// hub, whatever namespace Sluice's have.
+// sdkGroup returns the names by which the Azure SDKs' processors keep checkpoints of a consumer
+// group of the hub, whatever namespace Sluice's have.
 func (h *hub) sdkGroup(consumerGroup string) sluice.Group {
 	g := sluice.Group{Namespace: h.host, Topic: h.name, Name: consumerGroup}
 	if properties, err := azeventhubs.ParseConnectionString(h.connection); h.connection != "" && err == nil {

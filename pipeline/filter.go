@@ -70,7 +70,8 @@ func (f *filter) read(n strictyaml.Node) {
 // groups are the conditions in the order in which they are looked at.
 func (f *filter) groups() []*conditions { return []*conditions{&f.sent, &f.kind, &f.decoded, &f.body} }
 
-// describesBody are the names of properties that may be missing after the body is fetched and decoded.
+// describesBody are the names of properties that may be missing after the body is fetched and
+// decoded.
 var describesBody = []string{"content-encoding", "content-type", blobstore.ReferenceProperty}
 
 // group returns the conditions to which one on a value belongs.
@@ -106,8 +107,8 @@ func (w *wanted) read(n strictyaml.Node) bool {
 	return n.Object(strictyaml.Keys{"not": func(n strictyaml.Node) { w.not = n.Texts(maxWanted, &w.values) }}, "not")
 }
 
-// matches reports whether an event has the values. It is an error if that cannot be decided, because
-// the body is not JSON or a value is not a text.
+// matches reports whether an event has the values. It is an error if that cannot be decided,
+// because the body is not JSON or a value is not a text.
 func (f *filter) matches(e *sluice.Event) (bool, error) {
 	for _, c := range f.groups() {
 		if hold, err := c.hold(e); !hold || err != nil {

@@ -111,8 +111,8 @@ func TestOnlyErrors(t *testing.T) {
 
 func many(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text, n), ", ") }
 
-// TestOnlyInATable: rows, dead letters and counts of a pipeline with a filter, and of the redrive of a
-// dead letter that it leaves out by now.
+// TestOnlyInATable: rows, dead letters and counts of a pipeline with a filter, and of the redrive
+// of a dead letter that it leaves out by now.
 func TestOnlyInATable(t *testing.T) {
 	address, db := sqliteFile(t)
 	read := func(only string) (*Pipeline, *Parts) {
@@ -156,8 +156,8 @@ func TestOnlyInCompressedBodies(t *testing.T) {
 	}
 }
 
-// TestFilterOfUndecodedEvents: an event is left out only if the decoded event is, or if what does not depend
-// on its body shows that.
+// TestFilterOfUndecodedEvents: an event is left out only if the decoded event is, or if what does
+// not depend on its body shows that.
 func TestFilterOfUndecodedEvents(t *testing.T) {
 	const handled, left = true, false
 	avro, auto := "    encoding: avro\n    schema: testdata/flight.avsc\n", "    compression: auto\n"
@@ -207,8 +207,8 @@ func TestFilterOfUndecodedEvents(t *testing.T) {
 	}
 }
 
-// TestFilterInAnOutage: while a schema registry is down, no event is left out, and not every event waits
-// for it.
+// TestFilterInAnOutage: while a schema registry is down, no event is left out, and not every event
+// waits for it.
 func TestFilterInAnOutage(t *testing.T) {
 	var requests atomic.Int32
 	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

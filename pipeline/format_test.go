@@ -127,8 +127,8 @@ func letters(t *testing.T, p *Pipeline, parts *Parts) []sluice.DeadLetter {
 	return list
 }
 
-// TestFormatOfTable: rows have values of decompressed bodies. A body that does not decompress is a dead
-// letter with the body that was sent, which a redrive decompresses again.
+// TestFormatOfTable: rows have values of decompressed bodies. A body that does not decompress is a
+// dead letter with the body that was sent, which a redrive decompresses again.
 func TestFormatOfTable(t *testing.T) {
 	url, db := sqliteFile(t)
 	large := gzipped(`{"delay":3}` + strings.Repeat(" ", 5000))
@@ -150,8 +150,8 @@ func TestFormatOfTable(t *testing.T) {
 	runUntil(t, parts, hub, "the dead letter is a row", func() bool { return rows() == "1\n2\n3" && len(letters(t, p, parts)) == 0 })
 }
 
-// TestFormatOfHTTP: an endpoint gets the decompressed body as JSON, and a body that does not decompress
-// is a dead letter as it was sent.
+// TestFormatOfHTTP: an endpoint gets the decompressed body as JSON, and a body that does not
+// decompress is a dead letter as it was sent.
 func TestFormatOfHTTP(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
@@ -214,7 +214,8 @@ func TestFormatOfCosmos(t *testing.T) {
 	}
 }
 
-// TestFormatOfFramedJSON: the header of Confluent's registry is removed from JSON, without a request.
+// TestFormatOfFramedJSON: the header of Confluent's registry is removed from JSON, without a
+// request.
 func TestFormatOfFramedJSON(t *testing.T) {
 	p, err := Parse("p.yaml", []byte(withFormat(t, "    registry: {confluent: {url: http://127.0.0.1:1}}\n")), environment())
 	if err != nil {
@@ -226,7 +227,8 @@ func TestFormatOfFramedJSON(t *testing.T) {
 	}
 }
 
-// TestFormatOfMessages: a message target sends the decoded body, without what described the body as it was sent.
+// TestFormatOfMessages: a message target sends the decoded body, without what described the body as
+// it was sent.
 func TestFormatOfMessages(t *testing.T) {
 	f, err := ParseFile("p.yaml", []byte(replaced(t, soundStages, []string{"{hub: flights}, start: earliest}", "{hub: flights}, format: {encoding: avro, compression: auto, schema: testdata/flight.avsc}}",
 		"        body:\n          airport: body.origin\n          departure: {from: body.departure, type: timestamp}\n          delay: {from: body.delay, type: integer}\n", "", "key: body.origin", "key: body.number"})), environment())
@@ -261,8 +263,8 @@ func TestFormatOfRollup(t *testing.T) {
 	}
 }
 
-// TestFormatInParts: a batch whose decompressed bodies need much memory reaches the handler in parts, and
-// errors name the events of the batch.
+// TestFormatInParts: a batch whose decompressed bodies need much memory reaches the handler in
+// parts, and errors name the events of the batch.
 func TestFormatInParts(t *testing.T) {
 	p, err := Parse("p.yaml", []byte(withFormat(t, "    compression: gzip\n")), environment())
 	if err != nil {

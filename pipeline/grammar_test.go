@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/sqlgrammar"
 )
 
-// TestGrammar: every statement for SQL Server and for MySQL and MariaDB is one by the grammar of sqlfluff,
-// so that none depends on what Babelfish or MariaDB accepts beside it.
+// TestGrammar: every statement for SQL Server and for MySQL and MariaDB is one by the grammar of
+// sqlfluff, so that none depends on what Babelfish or MariaDB accepts beside it.
 func TestGrammar(t *testing.T) {
 	texts := sqlServerSent(t)
 	sqlgrammar.MustParse(t, "tsql", texts)

@@ -246,7 +246,8 @@ order: `+order), environment("TARGET_URL="+srv.URL, "DATABASE_URL=sqlite:"+filep
 	}
 }
 
-// TestCheckReportsAll: a database of leases that does not answer does not hide a target that does not.
+// TestCheckReportsAll: a database of leases that does not answer does not hide a target that does
+// not.
 func TestCheckReportsAll(t *testing.T) {
 	p, err := Parse("p.yaml", []byte("source: {eventhub: {connection: \"${EVENTHUB_CONNECTION_STRING}\", hub: h}}\npartitions: all\nleases:\n  sql: postgres://localhost:1/x\ntarget:\n  http: {url: \"http://localhost:1\"}\n"), environment())
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/sluice-go/sluice/webhook"
 )
 
-// identityQuery is a query for the events of a partition that the target has, which only an audit runs.
+// identityQuery is a query for the events of a partition that the target has, which only an audit
+// runs.
 type identityQuery struct {
 	database  sqlDatabase // nil: that of the pipeline
 	statement statement
@@ -85,8 +86,9 @@ func (p *Pipeline) identities() *identityQuery {
 // HasIdentities reports whether the file has a query for the events that the target has.
 func (p *Pipeline) HasIdentities() bool { return p.identities() != nil }
 
-// Kind returns the key of the pipeline's target: insert, statement, cosmos, eventhub, kafka or http; for
-// Service Bus queue or topic. With several routes it is insert if all go to tables, and else routes.
+// Kind returns the key of the pipeline's target: insert, statement, cosmos, eventhub, kafka or
+// http; for Service Bus queue or topic. With several routes it is insert if all go to tables, and
+// else routes.
 func (p *Pipeline) Kind() string {
 	if p.routing.listed && p.Table == "" {
 		return "routes"
@@ -94,8 +96,8 @@ func (p *Pipeline) Kind() string {
 	return p.routing.routes[0].target.kind()
 }
 
-// Identities opens the database of the query and returns it, and a function that runs the query for a partition. It
-// yields sequence numbers, ascending. The caller closes the database.
+// Identities opens the database of the query and returns it, and a function that runs the query for
+// a partition. It yields sequence numbers, ascending. The caller closes the database.
 func (p *Pipeline) Identities() (*sql.DB, func(ctx context.Context, topic sluice.Topic, partition string) iter.Seq2[int64, error], error) {
 	q := p.identities()
 	from := q.database

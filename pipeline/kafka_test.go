@@ -124,8 +124,8 @@ func TestKafkaClientCertificate(t *testing.T) {
 	}
 }
 
-// TestKafkaClientIsShared: the sources and targets of a cluster have one client, which ends with the
-// last of them.
+// TestKafkaClientIsShared: the sources and targets of a cluster have one client, which ends with
+// the last of them.
 func TestKafkaClientIsShared(t *testing.T) {
 	f, err := ParseFile("p.yaml", []byte(soundTopics), kafkaEnvironment())
 	if err != nil {
@@ -159,8 +159,8 @@ func TestKafkaClientIsShared(t *testing.T) {
 	}
 }
 
-// TestMessagesForKafka: an event of Kafka keeps its key, its headers and its null value, but not the
-// stamp of an earlier stage; a hub's event without a body has an empty value.
+// TestMessagesForKafka: an event of Kafka keeps its key, its headers and its null value, but not
+// the stamp of an earlier stage; a hub's event without a body has an empty value.
 func TestMessagesForKafka(t *testing.T) {
 	f, err := ParseFile("p.yaml", []byte(editText(t, soundTopics, "        key: body.origin\n", "")), kafkaEnvironment())
 	if err != nil {
@@ -300,8 +300,8 @@ func TestKafkaStages(t *testing.T) {
 	if _, err := ParseFile("p.yaml", []byte(soundTopics+memory), kafkaEnvironment()); err == nil || err.Error() != "p.yaml:19:46: stages.figures.source.kafka.progress_group: cannot be combined with memory, which has no checkpoints to publish: remove it" {
 		t.Errorf("got %v", err)
 	}
-	// Names that differ in case are two topics and two groups, and a cluster is one whichever of its
-	// brokers are named.
+	// Names that differ in case are two topics and two groups, and a cluster is one whichever of
+	// its brokers are named.
 	if _, err := ParseFile("p.yaml", []byte(editText(t, soundTopics, "kafka: {topic: clean}", "kafka: {topic: Flights}")), kafkaEnvironment()); err != nil {
 		t.Error(err)
 	}

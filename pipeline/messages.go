@@ -109,7 +109,8 @@ func (r *reader) readKafkaTarget(n strictyaml.Node, only *filter) *messageTarget
 	return t
 }
 
-// readTargetTopic reads a topic of Kafka that messages are sent to, and more keys of the same mapping.
+// readTargetTopic reads a topic of Kafka that messages are sent to, and more keys of the same
+// mapping.
 func (r *reader) readTargetTopic(n strictyaml.Node, topic *topicTarget, keys strictyaml.Keys) bool {
 	keys["topic"] = func(n strictyaml.Node) { readTopicName(n, &topic.name) }
 	if topic.cluster = r.readCluster(n, keys, "topic"); topic.cluster == nil {

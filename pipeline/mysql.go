@@ -22,8 +22,8 @@ var mysqlKind = serverKind{
 	outboxes:  outbox.MySQL,
 }
 
-// mysqlDialect's kinds of column are those of information_schema. Values that do not fit a column are
-// errors, because the store's sessions are strict.
+// mysqlDialect's kinds of column are those of information_schema. Values that do not fit a column
+// are errors, because the store's sessions are strict.
 var mysqlDialect = dialect{
 	engine: mysql, parameter: "?", unnumbered: true, quotes: "``",
 	// Texts are equal only if they are the same, as in the other databases.

@@ -70,8 +70,8 @@ type Options struct {
 	// table, and for each event that is sent on or written elsewhere; see Trace and
 	// TraceRecords of package sluiceotel.
 	TracerProvider trace.TracerProvider
-	// MeterProvider, if set, gets the metrics of what is sent to a hub, a queue or a topic; see Sender of
-	// package sluiceotel. The metrics of the consumer are those of an Observer.
+	// MeterProvider, if set, gets the metrics of what is sent to a hub, a queue or a topic; see
+	// Sender of package sluiceotel. The metrics of the consumer are those of an Observer.
 	MeterProvider metric.MeterProvider
 }
 
@@ -138,8 +138,8 @@ func (parts *Parts) respell(ctx context.Context) (err error) {
 	return err
 }
 
-// ErrLeasesMissing is the error of [Pipeline.OpenExisting] if the container of the leases does not exist
-// beside a database that does.
+// ErrLeasesMissing is the error of [Pipeline.OpenExisting] if the container of the leases does not
+// exist beside a database that does.
 var ErrLeasesMissing = errors.New("the container of the leases does not exist: run the pipeline first, or correct the name")
 
 // ErrDatabaseMissing is the error of [Pipeline.OpenExisting] if the database does not exist.

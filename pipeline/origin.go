@@ -285,8 +285,8 @@ func wrongUnit(at time.Time) error {
 	return fmt.Errorf("the record's time is %d ms, after the year 9999: the producer wrote %s in place of milliseconds: correct it there, or leave this column out", n, unit)
 }
 
-// ofKey returns an event's key as a scalar: text, or bytes if it is no text. A key that is there and
-// empty is not missing.
+// ofKey returns an event's key as a scalar: text, or bytes if it is no text. A key that is there
+// and empty is not missing.
 func ofKey(e *sluice.Event) scalar {
 	switch {
 	case e.EmptyKey:

@@ -88,8 +88,8 @@ func (routedSink) Submit(ctx context.Context, r routedRecord, done func(driver.W
 	r.submit(ctx, done)
 }
 
-// routedDelivery returns the delivery into the targets of routes. Records with the same key keep their
-// order also if they are of different targets.
+// routedDelivery returns the delivery into the targets of routes. Records with the same key keep
+// their order also if they are of different targets.
 func (p *Pipeline) routedDelivery(parts *Parts, outlets []outlet, to telemetry) (sluice.Delivery, error) {
 	records := func(ctx context.Context, e *sluice.Event) ([]routedRecord, error) {
 		i, err := p.routing.deliveredTo(e)

@@ -57,8 +57,8 @@ type Pipeline struct {
 // places are where the file names parts of a pipeline.
 type places struct{ source, claim, format, progress, database, leases, target strictyaml.Place }
 
-// AtLeastOnce reports whether the pipeline's delivery is [sluice.AtLeastOnce] or [sluice.Batches]: its
-// target is outside the database of its checkpoints.
+// AtLeastOnce reports whether the pipeline's delivery is [sluice.AtLeastOnce] or [sluice.Batches]:
+// its target is outside the database of its checkpoints.
 func (p *Pipeline) AtLeastOnce() bool { return !transactional(p.routing.routes[0].target) }
 
 // InBatches reports whether the delivery is [sluice.Batches].
@@ -78,8 +78,9 @@ func LoadFile(path string) (*File, error) {
 	return ParseFile(path, data, os.LookupEnv)
 }
 
-// CheckFile checks a pipeline file of which environment variables may be missing. It returns the names of
-// those that are not set; values with such a variable are not checked, and neither is what depends on them.
+// CheckFile checks a pipeline file of which environment variables may be missing. It returns the
+// names of those that are not set; values with such a variable are not checked, and neither is what
+// depends on them.
 func CheckFile(path string) (missing []string, err error) {
 	_, err = LoadFile(path)
 	all, ok := errors.AsType[strictyaml.Problems](err)

@@ -181,8 +181,8 @@ func BenchmarkPostgres(b *testing.B) {
 	}
 }
 
-// TestPostgresReader: what reads a database takes the same URL as a pipeline. It says in one line which
-// server and database it cannot connect to, why, and what to do.
+// TestPostgresReader: what reads a database takes the same URL as a pipeline. It says in one line
+// which server and database it cannot connect to, why, and what to do.
 func TestPostgresReader(t *testing.T) {
 	address := pgtest.Database(t)
 	db, err := OpenReader(address + "&pool_max_conns=3")

@@ -19,8 +19,8 @@ const (
 	maxMirror = time.Hour
 )
 
-// progressBlobs is the container into which the checkpoints of a hub are mirrored, as the Azure SDKs'
-// processors keep theirs.
+// progressBlobs is the container into which the checkpoints of a hub are mirrored, as the Azure
+// SDKs' processors keep theirs.
 type progressBlobs struct {
 	blobContainer
 	every time.Duration
@@ -58,8 +58,8 @@ func (p *Pipeline) SDKGroup(group sluice.Group) sluice.Group {
 	return group
 }
 
-// publishProgress returns an observer that also publishes progress where the file says: in a consumer
-// group of Kafka, or in blobs.
+// publishProgress returns an observer that also publishes progress where the file says: in a
+// consumer group of Kafka, or in blobs.
 func (parts *Parts) publishProgress(ctx context.Context, observer driver.Observer) (driver.Observer, error) {
 	if parts.pipeline.places.progress == (strictyaml.Place{}) {
 		return observer, nil
@@ -90,8 +90,8 @@ func (parts *Parts) publishProgress(ctx context.Context, observer driver.Observe
 }
 
 // checkProgress checks that progress can be published where the file says: the container of
-// progress_blobs can be read, if it exists, and no other program reads in the consumer group there. It
-// changes nothing.
+// progress_blobs can be read, if it exists, and no other program reads in the consumer group there.
+// It changes nothing.
 func (p *Pipeline) checkProgress(ctx context.Context) error {
 	switch log := p.source.(type) {
 	case *hub:

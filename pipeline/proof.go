@@ -2,10 +2,10 @@ package pipeline
 
 import "sync/atomic"
 
-// proof remembers whether a part of the pipeline (the decoder, the routes, a mapping) has worked for
-// an event since the process began. As long as it has not, an event that it rejects may be good and
-// the part wrong. The engine then tries the part on the events that wait before any of them becomes a
-// dead letter.
+// proof remembers whether a part of the pipeline (the decoder, the routes, a mapping) has worked
+// for an event since the process began. As long as it has not, an event that it rejects may be good
+// and the part wrong. The engine then tries the part on the events that wait before any of them
+// becomes a dead letter.
 type proof struct{ worked atomic.Bool }
 
 // record returns the part's error for an event. It notes if there is none.

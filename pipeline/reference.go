@@ -28,6 +28,6 @@ var Reference = sync.OnceValue(func() *reference.File {
 // readExplored reads a file for its reference.
 func readExplored(n strictyaml.Node) { (&File{Path: "pipeline.yaml"}).read(n) }
 
-// DescribeSource returns the description of the key source for another kind of file, which has it at
-// a path, see [ReadInput].
+// DescribeSource returns the description of the key source for another kind of file, which has it
+// at a path, see [ReadInput].
 func DescribeSource(path string) []byte { return reference.Rebase(described, "source", path) }

@@ -136,8 +136,8 @@ func TestSchemaAcceptsExamplesAndDocs(t *testing.T) {
 	}
 }
 
-// The schema of an autoscaler's file takes all examples. The test is here because the type schema is; a
-// test of package autoscale/config compares the file with the reader.
+// The schema of an autoscaler's file takes all examples. The test is here because the type schema
+// is; a test of package autoscale/config compares the file with the reader.
 func TestSchemaOfAutoscalersAcceptsExamples(t *testing.T) {
 	s := schemaOf(t, []byte(read(t, "../docs/schema/autoscale.json")))
 	examples, err := filepath.Glob("../examples/autoscale/*.yaml")
@@ -207,7 +207,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// schema checks values against the keywords of JSON Schema that references use. It fails for others.
+// schema checks values against the keywords of JSON Schema that references use. It fails for
+// others.
 type schema struct{ root map[string]any }
 
 func newSchema(t *testing.T) *schema { return schemaOf(t, Reference().Schema()) }

@@ -77,8 +77,8 @@ func openRoutes(t *testing.T, file string, env ...string) (*Pipeline, *Parts) {
 	return p, parts
 }
 
-// Events of several types become rows of several tables. An event that one table refuses takes nothing
-// of the others with it.
+// Events of several types become rows of several tables. An event that one table refuses takes
+// nothing of the others with it.
 func (e *testedEngine) testRoutes(t *testing.T, address string, db *sql.DB) {
 	mustExec(t, db, e.flights(", delay int CHECK (delay < 100)"))
 	p, parts := openRoutes(t, soundRoutes, "DATABASE_URL="+address)

@@ -57,8 +57,8 @@ const protoColumns = `      number: body.number
       raw: {from: body.raw, type: bytes}
 `
 
-// TestSchemas: rows have the values of records of Avro and messages of Protobuf. What is neither is a dead
-// letter as it was sent.
+// TestSchemas: rows have the values of records of Avro and messages of Protobuf. What is neither is
+// a dead letter as it was sent.
 func TestSchemas(t *testing.T) {
 	for name, c := range map[string]struct {
 		format, columns, body, rows, want string
@@ -106,8 +106,8 @@ func (e *testedEngine) testFormats(t *testing.T, address string, db *sql.DB) {
 	}
 }
 
-// TestRegistryIsAway: as long as the schema registry fails, no event becomes a dead letter and the checkpoint
-// passes none. An event whose schema the registry does not have is a dead letter.
+// TestRegistryIsAway: as long as the schema registry fails, no event becomes a dead letter and the
+// checkpoint passes none. An event whose schema the registry does not have is a dead letter.
 func TestRegistryIsAway(t *testing.T) {
 	requests := atomic.Int64{}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

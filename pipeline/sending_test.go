@@ -201,8 +201,8 @@ func (t heldTransport) Send(ctx context.Context, batch sender.Batch) (sender.Out
 	return t.transport.Send(ctx, batch)
 }
 
-// countTo counts what begins, until there is one too many. No event shows that no more will begin: of a
-// number that is right it waits a moment for the next.
+// countTo counts what begins, until there is one too many. No event shows that no more will begin:
+// of a number that is right it waits a moment for the next.
 func countTo(begins <-chan struct{}, tooMany int) (n int) {
 	for wait := time.Minute; n < tooMany; n++ {
 		if n == tooMany-1 {

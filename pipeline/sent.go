@@ -30,8 +30,8 @@ func (p *Pipeline) destination() destination {
 	return nil
 }
 
-// TargetLog returns a source that reads the hub or topic which the pipeline sends to, nil if it sends to
-// none. It connects when it is first used. The caller closes it.
+// TargetLog returns a source that reads the hub or topic which the pipeline sends to, nil if it
+// sends to none. It connects when it is first used. The caller closes it.
 func (p *Pipeline) TargetLog(consumerGroup string) (source Source, err error) {
 	switch to := p.destination().(type) {
 	case *hub:

@@ -38,7 +38,8 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// TestStart: of three events each follows the one before after an hour, the last one after the start.
+// TestStart: of three events each follows the one before after an hour, the last one after the
+// start.
 func TestStart(t *testing.T) {
 	for start, want := range map[string]string{"earliest": "0 1 2", "latest": "2", "90m ago": "1 2", "sequence 1": "1 2"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -82,7 +83,8 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// TestLease: a lease is renewed as often as the file says, and lasts as long after its owner's death.
+// TestLease: a lease is renewed as often as the file says, and lasts as long after its owner's
+// death.
 func TestLease(t *testing.T) {
 	for keys, want := range map[string]struct {
 		renewed int // in two minutes

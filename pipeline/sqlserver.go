@@ -22,8 +22,8 @@ var sqlServerKind = serverKind{
 	outboxes:  outbox.SQLServer,
 }
 
-// sqlServerDialect's kinds of column are SQL Server's system types. A text in a varchar loses, without
-// an error, the characters that its code page does not have.
+// sqlServerDialect's kinds of column are SQL Server's system types. A text in a varchar loses,
+// without an error, the characters that its code page does not have.
 var sqlServerDialect = dialect{
 	engine: sqlServer, parameter: "@p", quotes: "[]",
 	declare: map[columnType]string{

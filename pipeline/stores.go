@@ -14,8 +14,8 @@ import (
 )
 
 // Stores are the stores of a consumer group, without its log and its target: nothing can be applied
-// through them. They are for operators of programs that use the library and have no pipeline file. They are
-// safe for concurrent use.
+// through them. They are for operators of programs that use the library and have no pipeline file.
+// They are safe for concurrent use.
 type Stores struct {
 	Group       sluice.Group
 	Leases      driver.LeaseStore
@@ -28,9 +28,9 @@ type Stores struct {
 // Close closes the stores.
 func (s *Stores) Close(ctx context.Context) error { return s.parts.Close(ctx) }
 
-// OpenDatabase opens the stores of a consumer group in a database, written as in a pipeline file: sqlite:PATH or a
-// URL. Where a consumer would create the database or Sluice's tables, it fails; it migrates existing tables as a
-// consumer does. Errors do not contain the password.
+// OpenDatabase opens the stores of a consumer group in a database, written as in a pipeline file:
+// sqlite:PATH or a URL. Where a consumer would create the database or Sluice's tables, it fails; it
+// migrates existing tables as a consumer does. Errors do not contain the password.
 func OpenDatabase(ctx context.Context, address string, group sluice.Group) (*Stores, error) {
 	db, err := parseDatabase(address)
 	if err != nil {
@@ -57,7 +57,8 @@ func OpenDatabase(ctx context.Context, address string, group sluice.Group) (*Sto
 // checkpointTable is a table that every database of Sluice has.
 const checkpointTable = "sluice_checkpoints"
 
-// OpenContainer opens the stores of a consumer group in a container of Azure Blob Storage, which must exist.
+// OpenContainer opens the stores of a consumer group in a container of Azure Blob Storage, which
+// must exist.
 func OpenContainer(ctx context.Context, at BlobConnection, group sluice.Group) (*Stores, error) {
 	b := blobContainer{where: at.Container, connection: at.Connection, prefix: at.Prefix}
 	if at.Entra {
@@ -77,8 +78,8 @@ func OpenContainer(ctx context.Context, at BlobConnection, group sluice.Group) (
 	return openStores(ctx, b, group)
 }
 
-// storedGroup returns a group as it is written if the stores have it, else in the only other spelling
-// that they have of it: whether the group's log ignores case is not known here.
+// storedGroup returns a group as it is written if the stores have it, else in the only other
+// spelling that they have of it: whether the group's log ignores case is not known here.
 func storedGroup(ctx context.Context, group sluice.Group, parts *Parts) (sluice.Group, error) {
 	known, err := driver.Spellings(ctx, group, parts.Leases, parts.Checkpoints)
 	if err == nil && len(known) == 1 {

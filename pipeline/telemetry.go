@@ -66,7 +66,8 @@ func tracedRecords[R any](p *Pipeline, parts *Parts, provider trace.TracerProvid
 	return sluiceotel.TraceRecords(&sluiceotel.TraceConfig{Provider: provider, System: string(p.System), Group: parts.Group}, records)
 }
 
-// continueTrace makes a message carry the trace context of the span that makes it, or else that of its event.
+// continueTrace makes a message carry the trace context of the span that makes it, or else that of
+// its event.
 func continueTrace(ctx context.Context, e *sluice.Event, m *sender.Message) {
 	parent, state := sluiceotel.TraceParent(ctx, e)
 	if parent == "" {

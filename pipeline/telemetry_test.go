@@ -42,8 +42,8 @@ stages:
 // receivedRequest is what an endpoint got.
 type receivedRequest struct{ traceparent, body string }
 
-// runTraced sends an event with a trace context through the stages, and returns the context, what the
-// endpoint got, and the spans of the stages.
+// runTraced sends an event with a trace context through the stages, and returns the context, what
+// the endpoint got, and the spans of the stages.
 func runTraced(t *testing.T, withSpans bool) (sent trace.SpanContext, posted receivedRequest, spans tracetest.SpanStubs) {
 	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 1}, {Name: "clean", Partitions: 1, ConsumerGroups: []string{"posts"}}}, nil)
 	if err != nil {
@@ -151,8 +151,8 @@ func checkSent(t *testing.T, reader metric.Reader, namespace string) {
 	t.Error("no metrics of what was sent")
 }
 
-// TestOneTraceOverStages: from the first sender to the last handler an event has one trace, although the
-// first stage makes a body of its own.
+// TestOneTraceOverStages: from the first sender to the last handler an event has one trace,
+// although the first stage makes a body of its own.
 func TestOneTraceOverStages(t *testing.T) {
 	sent, posted, spans := runTraced(t, true)
 	byName := map[string]tracetest.SpanStub{}

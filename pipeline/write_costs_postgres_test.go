@@ -47,8 +47,8 @@ func (r *roundTrips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Tra
 }
 func (*roundTrips) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// A batch takes three round trips (begin and fence; COPY; commit), and an event next to no allocations, from
-// the mapping to the socket.
+// A batch takes three round trips (begin and fence; COPY; commit), and an event next to no
+// allocations, from the mapping to the socket.
 func TestPostgresWriteCosts(t *testing.T) {
 	config, err := pgxpool.ParseConfig(pgtest.Database(t))
 	if err != nil {

@@ -28,8 +28,8 @@ func costEvents(n int) []*sluice.Event {
 	return events
 }
 
-// The values of a row for COPY take no allocation. Those for database/sql take one each, of a few bytes:
-// none has a copy of a text of the body.
+// The values of a row for COPY take no allocation. Those for database/sql take one each, of a few
+// bytes: none has a copy of a text of the body.
 func TestMappingAllocations(t *testing.T) {
 	m, events := mappingOf(t, costColumns), costEvents(1000)
 	cells := make(copyCells, len(m.columns))

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// TestWrongPipeline: a mapping, a format or routes that are wrong for every event hold the partition
-// and make no dead letter, in each delivery.
+// TestWrongPipeline: a mapping, a format or routes that are wrong for every event hold the
+// partition and make no dead letter, in each delivery.
 func TestWrongPipeline(t *testing.T) {
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer target.Close()

@@ -38,7 +38,8 @@ func (s *shelf) Put(_ context.Context, body []byte) ([]byte, map[string]any, err
 	return []byte(name), map[string]any{"on-shelf": true}, nil
 }
 
-// Large bodies are stored, and their messages refer to them. The messages of the sequence stay as they are.
+// Large bodies are stored, and their messages refer to them. The messages of the sequence stay as
+// they are.
 func TestClaimCheck(t *testing.T) {
 	srv := startBus(t, nil)
 	bus := openBus(t, srv.ConnectionString(), queue, nil)

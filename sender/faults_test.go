@@ -142,7 +142,8 @@ func TestGivingUp(t *testing.T) {
 			t.Errorf("unsent %v, unknown %v", report.Unsent, report.Unknown)
 		}
 
-		// Sends the rest by the report: none is lost, and only possible duplicates are stored twice.
+		// Sends the rest by the report: none is lost, and only possible duplicates are stored
+		// twice.
 		p.srv.Faults().Clear()
 		outcome, duplicate := outcomes(t, report)
 		if _, err := sender.New(p.open(), fastRetries()).SendAll(testContext(t), p.notAccepted(report)); err != nil {

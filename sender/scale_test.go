@@ -195,7 +195,8 @@ func TestSendAllByEstimate(t *testing.T) {
 	if refusals := b.refusals.Load(); report.TooLarge != refusals || refusals == 0 {
 		t.Errorf("%d refusals reported, there were %d", report.TooLarge, refusals)
 	}
-	// As [sender.Estimator] promises: these, and for each the batch that was in flight and that which filled.
+	// As [sender.Estimator] promises: these, and for each the batch that was in flight and that
+	// which filled.
 	lessons := 1 + 3 + int64(math.Log(262_000/float64(limit))/0.051+math.Ceil(math.Log(float64(header)/54)/math.Log(1.25)))
 	if most := lessons * 3; report.TooLarge > most {
 		t.Errorf("%d refusals for %d lessons, at most %d", report.TooLarge, lessons, most)

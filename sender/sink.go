@@ -31,8 +31,8 @@ type SinkConfig struct {
 	// Timeout is how long sending a batch may take. If the service refuses the
 	// batch, it applies to each smaller batch that is sent instead. Default: 60 s.
 	Timeout time.Duration
-	// OnSent is called after each attempt to send a batch, from several goroutines, before its messages get
-	// their results. It must return at once. Default: none.
+	// OnSent is called after each attempt to send a batch, from several goroutines, before its
+	// messages get their results. It must return at once. Default: none.
 	OnSent func(Sent)
 }
 

@@ -9,11 +9,12 @@
 // # Metrics
 //
 // All have the attributes messaging.system (see [Config]), server.address (the namespace),
-// messaging.destination.name (the hub or topic), messaging.consumer.group.name and, except for warnings,
-// messaging.destination.partition.id, by OpenTelemetry's conventions for messaging, version 1.43. Counters
-// begin at 0 with the process, those of what may never happen, such as dead letters, when a partition is
-// acquired. Only the process that holds a partition exports its position and lag. What [Observer.Watch]
-// gets is exported by every process that calls it: take the maximum.
+// messaging.destination.name (the hub or topic), messaging.consumer.group.name and, except for
+// warnings, messaging.destination.partition.id, by OpenTelemetry's conventions for messaging,
+// version 1.43. Counters begin at 0 with the process, those of what may never happen, such as dead
+// letters, when a partition is acquired. Only the process that holds a partition exports its
+// position and lag. What [Observer.Watch] gets is exported by every process that calls it: take the
+// maximum.
 //
 //	messaging.client.consumed.messages  counter    events fetched from the log
 //	messaging.process.duration          histogram  s, handler and commit of a batch; at least once: the move of the checkpoint

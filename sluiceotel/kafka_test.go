@@ -28,8 +28,8 @@ func texts(list []attribute.KeyValue) []string {
 	return all
 }
 
-// TestNamesOfTheConventions: the names in the tests and the documentation are those of the conventions'
-// own package. A later version may rename them.
+// TestNamesOfTheConventions: the names in the tests and the documentation are those of the
+// conventions' own package. A later version may rename them.
 func TestNamesOfTheConventions(t *testing.T) {
 	for _, c := range []struct {
 		have string

@@ -231,7 +231,8 @@ func deadLetterOutcome(what *driver.Observation, final string) string {
 	return final
 }
 
-// begin makes the counters of a partition start at 0, so that the increase to their first 1 is seen.
+// begin makes the counters of a partition start at 0, so that the increase to their first 1 is
+// seen.
 func (s *instruments) begin(ctx context.Context, p *partition) {
 	s.lost.Add(ctx, 0, p.plain)
 	s.repeats.Add(ctx, 0, p.plain)

@@ -76,9 +76,10 @@ func observe(p *partitionstate.Partition, to metric.Observer, m *instruments, wi
 	}
 }
 
-// lag is how far a partition is behind, and how old the oldest event is that is not done; false if this process does not
-// export that. The owner exports it, as the engine knows it, or else as the last check from outside saw
-// it. Every process that checks exports that of a partition without an owner.
+// lag is how far a partition is behind, and how old the oldest event is that is not done; false if
+// this process does not export that. The owner exports it, as the engine knows it, or else as the
+// last check from outside saw it. Every process that checks exports that of a partition without an
+// owner.
 func lag(p *partitionstate.Partition, seen *health.PartitionReport, now time.Time) (events int64, age time.Duration, ok bool) {
 	known := p.Held && p.Lag >= 0 && (p.Stopped == nil || seen == nil)
 	switch {

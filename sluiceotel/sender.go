@@ -23,16 +23,16 @@ type SenderConfig struct {
 	Meter metric.MeterProvider
 }
 
-// Sender exports metrics of what is sent to one destination, as package sender's SinkConfig.OnSent reports
-// it. It is safe for concurrent use.
+// Sender exports metrics of what is sent to one destination, as package sender's SinkConfig.OnSent
+// reports it. It is safe for concurrent use.
 type Sender struct {
 	sent     metric.Int64Counter
 	duration metric.Float64Histogram
 	options  map[string]metric.MeasurementOption // by [errorType]; "": without an error
 }
 
-// NewSender makes a sender's metrics. Server is the host of the namespace, or of a broker; destination is the
-// hub, the queue or the topic.
+// NewSender makes a sender's metrics. Server is the host of the namespace, or of a broker;
+// destination is the hub, the queue or the topic.
 func NewSender(server, destination string, cfg *SenderConfig) (*Sender, error) {
 	var c SenderConfig
 	if cfg != nil {

@@ -16,9 +16,9 @@ const watchedFor = 5 * time.Minute
 
 // Watch exports what a check of the consumer group from outside found, as [health.Watcher.Run]
 // reports it: warnings, the number of dead letters, and the lag of partitions that nobody owns, or
-// whose owner, this process, cannot read. It is exported until the next check that succeeds, or the next
-// count, for at most five minutes. A count that fails is one of sluice.failures. Exporting asks nothing of the
-// log or the stores.
+// whose owner, this process, cannot read. It is exported until the next check that succeeds, or the
+// next count, for at most five minutes. A count that fails is one of sluice.failures. Exporting
+// asks nothing of the log or the stores.
 func (o *Observer) Watch(r health.Report) {
 	if r.Err != nil {
 		return
@@ -40,8 +40,8 @@ func (o *Observer) Watch(r health.Report) {
 	}
 }
 
-// lastWatched is the last check, and the last one that counted the dead letters; each nil if there is none
-// that is recent.
+// lastWatched is the last check, and the last one that counted the dead letters; each nil if there
+// is none that is recent.
 func (o *Observer) lastWatched(now time.Time) (watched, counted *health.Report) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

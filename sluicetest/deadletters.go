@@ -160,8 +160,8 @@ func matches(l *sluice.DeadLetter, f *sluice.DeadLetterFilter) bool {
 		(f.LastSequence == nil || l.Event.Sequence <= *f.LastSequence)
 }
 
-// put stores a dead letter, or updates failure and status of the one with the same identity. The lock
-// is held.
+// put stores a dead letter, or updates failure and status of the one with the same identity. The
+// lock is held.
 func (s *Store) put(l *sluice.DeadLetter) {
 	for _, o := range s.deadLetters {
 		if o.Event.Sequence == l.Event.Sequence && o.Event.Partition == l.Event.Partition && o.Incarnation == l.Incarnation && o.Group == l.Group {
@@ -178,7 +178,8 @@ func (s *Store) put(l *sluice.DeadLetter) {
 	s.deadLetters = append(s.deadLetters, l)
 }
 
-// settledBy reports whether a dead letter is of an event that the step decides about in another way.
+// settledBy reports whether a dead letter is of an event that the step decides about in another
+// way.
 func settledBy(step driver.Step, l *sluice.DeadLetter) bool {
 	return step.SettleIncarnation != "" && l.Incarnation == step.SettleIncarnation &&
 		l.Group == step.Lease.Group && l.Event.Partition == step.Lease.Partition &&

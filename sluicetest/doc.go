@@ -6,6 +6,6 @@
 //     a bubble of testing/synctest, in virtual time; there they must be made inside the bubble.
 //   - [Faults] makes a [Store] fail on purpose, and [Store.Snapshot] loses what it has committed.
 //
-// The conformance suites for authors of drivers are in package storetest. The drivers in memory pass
-// them, and are the reference for new drivers.
+// The conformance suites for authors of drivers are in package storetest. The drivers in memory
+// pass them, and are the reference for new drivers.
 package sluicetest

@@ -36,7 +36,8 @@ const (
 )
 
 // Faults lets a test inject failures between a [Store] and its users. Its methods are called from
-// several goroutines at the same time, those of the callers, without a lock, so that they may block.
+// several goroutines at the same time, those of the callers, without a lock, so that they may
+// block.
 type Faults interface {
 	// Before is called before an operation, which returns its error: an outage.
 	// In OpInsert the error fails the transaction, even if the handler drops it.

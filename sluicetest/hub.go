@@ -391,8 +391,8 @@ func (r *reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
 	}
 }
 
-// take returns the next events, or if there are none a channel that is closed when that changes; none
-// at all of a silent reader.
+// take returns the next events, or if there are none a channel that is closed when that changes;
+// none at all of a silent reader.
 func (r *reader) take(limit int) ([]*sluice.Event, <-chan struct{}, error) {
 	r.hub.mu.Lock()
 	defer r.hub.mu.Unlock()
@@ -428,7 +428,8 @@ func (r *reader) take(limit int) ([]*sluice.Event, <-chan struct{}, error) {
 	return events, nil, nil
 }
 
-// fits reports whether an event may be returned after n others, if they have so many bytes together.
+// fits reports whether an event may be returned after n others, if they have so many bytes
+// together.
 func fits(bytes, n int) bool { return bytes <= driver.ReadBytes || n == 0 }
 
 func (r *reader) Close(context.Context) error {

@@ -26,15 +26,16 @@ type Result struct {
 	DeadLetters []sluice.DeadLetter
 }
 
-// Run delivers events to a handler through the real engine until each of them is committed or parked:
+// Run delivers events to a handler through the real engine until each of them is committed or
+// parked:
 //
 //	store := new(sluicetest.Store)
 //	result := sluicetest.Run(t, store, handler, sluicetest.Bodies("1", "2", "oops"), nil)
 //	// look at store.Rows("table") and result.DeadLetters
 //
-// The store is one in memory or the user's own. Every Run uses a new group, so that a database can be
-// used several times. An event goes to the partition that it names, a small number, by default "0".
-// Sequence numbers count from 0 in each partition.
+// The store is one in memory or the user's own. Every Run uses a new group, so that a database can
+// be used several times. An event goes to the partition that it names, a small number, by default
+// "0". Sequence numbers count from 0 in each partition.
 //
 // A nil cfg means the defaults of [sluice.Config], except that attempts follow each other within
 // milliseconds, and that an event that has used them up is parked and not tried again. Run takes

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// Snapshot copies the content of the database. The function that it returns restores that, as does a
-// failover to a replica that lags: later commits are lost, and so are the transactions in progress.
+// Snapshot copies the content of the database. The function that it returns restores that, as does
+// a failover to a replica that lags: later commits are lost, and so are the transactions in
+// progress.
 func (s *Store) Snapshot() (restore func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,11 +9,12 @@ import (
 	"github.com/sluice-go/sluice/internal/ranges"
 )
 
-// doneRanges is how many ranges after a position are kept: about 100 KB, which every Advance writes.
+// doneRanges is how many ranges after a position are kept: about 100 KB, which every Advance
+// writes.
 const doneRanges = 10_000
 
-// Advance implements [driver.CheckpointStore]. It keeps the first 10,000 ranges. Like every write it
-// waits for a transaction in progress on the database, see [Store.Claim].
+// Advance implements [driver.CheckpointStore]. It keeps the first 10,000 ranges. Like every write
+// it waits for a transaction in progress on the database, see [Store.Claim].
 func (s *Store) Advance(ctx context.Context, lease driver.Lease, incarnation string, to driver.Position, done []driver.SequenceRange) error {
 	what := "advance checkpoint of partition " + lease.Partition
 	text, err := ranges.Encode(to.Sequence, done[:min(len(done), doneRanges)])

@@ -66,8 +66,8 @@ func (c *checkpoint) value() (p driver.Checkpoint, err error) {
 }
 
 // fenced returns the error for a checkpoint that is not as its owner expects. The statement has
-// decided that already; fenced only reads what to say about it. expected is what the owner expected,
-// for a checkpoint that is still the lease's.
+// decided that already; fenced only reads what to say about it. expected is what the owner
+// expected, for a checkpoint that is still the lease's.
 func (s *Store) fenced(ctx context.Context, q querier, lease driver.Lease, expected string) error {
 	var owner string
 	var epoch, sequence int64

@@ -151,8 +151,8 @@ func (s *Store) move(ctx context.Context, t *transaction, step driver.Step) erro
 	return nil
 }
 
-// moveIntact moves the checkpoint in the statement that checks whether the transaction is intact, and
-// reports whether it has. If not, intact and move find out why.
+// moveIntact moves the checkpoint in the statement that checks whether the transaction is intact,
+// and reports whether it has. If not, intact and move find out why.
 func (s *Store) moveIntact(ctx context.Context, t *transaction, step driver.Step) (moved bool, err error) {
 	if s.sql.MoveIntact == "" || step.DryRun || step.From.Sequence == step.To.Sequence {
 		return false, nil
@@ -243,9 +243,10 @@ func (s *Store) locked(failure error) error {
 	return failure
 }
 
-// refused returns the shape of the statement that the database refused for a reason that may be every
-// event's, if a handler has failed with err because of it, or the transaction was aborted. A handler
-// may keep only the text of the database's error. What it says itself of the event counts more.
+// refused returns the shape of the statement that the database refused for a reason that may be
+// every event's, if a handler has failed with err because of it, or the transaction was aborted. A
+// handler may keep only the text of the database's error. What it says itself of the event counts
+// more.
 func (s *Store) refused(t *transaction, err error, aborted bool) []string {
 	_, text, why := t.watch.statements()
 	switch f := s.dialect.fault(err); {
@@ -259,8 +260,8 @@ func (s *Store) refused(t *transaction, err error, aborted bool) []string {
 	return nil // among them the errors of a handler that has got over such a failure
 }
 
-// handlerLost returns why a handler's transaction was lost: a time limit of the database has passed, among
-// them that of a session that idles, or the database failed.
+// handlerLost returns why a handler's transaction was lost: a time limit of the database has
+// passed, among them that of a session that idles, or the database failed.
 func (s *Store) handlerLost(ctx context.Context, took time.Duration, err error) error {
 	failure := s.outage(ctx, "handler's transaction", err)
 	f := s.dialect.fault(err)
@@ -367,8 +368,8 @@ func (s *Store) settleEvents(ctx context.Context, t *transaction, step driver.St
 	return nil
 }
 
-// changeRedrive runs a statement that must change exactly one dead letter marked for redrive: of two
-// transactions that redrive it at the same time, one takes effect.
+// changeRedrive runs a statement that must change exactly one dead letter marked for redrive: of
+// two transactions that redrive it at the same time, one takes effect.
 func (s *Store) changeRedrive(ctx context.Context, t *transaction, id int64, query string, args []any) error {
 	n, err := changed(ctx, t, query, args...)
 	switch {

@@ -44,8 +44,8 @@ func (s *Store) park(ctx context.Context, t *transaction, deadLetters []driver.D
 	return nil
 }
 
-// inOrder returns dead letters in the order of their keys, in which every process locks their rows: two
-// that store the same ones do not wait for each other.
+// inOrder returns dead letters in the order of their keys, in which every process locks their rows:
+// two that store the same ones do not wait for each other.
 func inOrder(deadLetters []driver.DeadLetter) []*driver.DeadLetter {
 	list := make([]*driver.DeadLetter, len(deadLetters))
 	for i := range deadLetters {
@@ -112,8 +112,8 @@ func (s *Store) SetAside(ctx context.Context, group driver.Group, partition, inc
 	})
 }
 
-// apart returns the IDs of dead letters to be set aside, and of those whose events have another dead
-// letter there.
+// apart returns the IDs of dead letters to be set aside, and of those whose events have another
+// dead letter there.
 func apart(lost, there []driver.ParkedEvent) (aside, double []int64) {
 	taken := make(map[int64]int64, len(there))
 	for _, p := range there {

@@ -58,8 +58,8 @@ type dialect interface {
 	keyFits(ctx context.Context, q querier, w *keyed.Write) error
 	// upsert writes rows by key.
 	upsert(ctx context.Context, t *Tx, w *keyed.Write) error
-	// park stores dead letters, whose columns are those of Park, in a faster way than Park does, and
-	// reports whether it has tried to.
+	// park stores dead letters, whose columns are those of Park, in a faster way than Park does,
+	// and reports whether it has tried to.
 	park(ctx context.Context, tx querier, rows [][]any) (done bool, err error)
 	// time is a time as an argument of a statement.
 	time(t time.Time) any
@@ -68,8 +68,8 @@ type dialect interface {
 	ends(conn driver.Conn, query string) bool
 	// lock executes Lock, with its arguments, and reports whether it has found the checkpoint.
 	lock(ctx context.Context, t *transaction, args []any) (bool, error)
-	// guard marks a transaction before the handler's first statement. [Tx.Insert] needs no mark: what it
-	// sends cannot end the transaction, or lock has made the mark.
+	// guard marks a transaction before the handler's first statement. [Tx.Insert] needs no mark:
+	// what it sends cannot end the transaction, or lock has made the mark.
 	guard(ctx context.Context, t *transaction) error
 	// intact returns errEnded if the handler has ended the transaction that is marked, and another
 	// has begun or none: what the handler wrote may be committed. It returns errUndone if the
@@ -92,8 +92,8 @@ const (
 	// faultOpen: the statement names something that is missing or may not be used, or cannot be
 	// understood. It may fail with any values, or with these alone.
 	faultOpen
-	// faultUnknown: an error of the database that is not known here. It counts as faultOpen, except in
-	// a commit.
+	// faultUnknown: an error of the database that is not known here. It counts as faultOpen, except
+	// in a commit.
 	faultUnknown
 	// faultBusy: another process holds the database, or has won a deadlock. The same transaction
 	// can succeed at once.

@@ -9,10 +9,11 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// A build with -tags sluice_unfenced must not be used: cmd/sluice/internal/proof/attack makes one, to
-// see that it finds the duplicates.
+// A build with -tags sluice_unfenced must not be used: cmd/sluice/internal/proof/attack makes one,
+// to see that it finds the duplicates.
 
-// take does not wait for a transaction of the same lease: what was committed before it counts as final.
+// take does not wait for a transaction of the same lease: what was committed before it counts as
+// final.
 func (s *Store) take(ctx context.Context, t *transaction, lease driver.Lease, update, insert write) (bool, error) {
 	var owner string
 	var epoch, sequence int64

@@ -25,8 +25,8 @@ func TestTSQLGrammar(t *testing.T) {
 		"INSERT INTO t (a) VALUES (1) ON CONFLICT DO NOTHING", "SELECT a || b FROM t", "CREATE TABLE t (a bigint AUTO_INCREMENT)")
 }
 
-// TestMySQLGrammar: every statement for MySQL and MariaDB is MySQL's SQL, so that none depends on what
-// MariaDB alone accepts.
+// TestMySQLGrammar: every statement for MySQL and MariaDB is MySQL's SQL, so that none depends on
+// what MariaDB alone accepts.
 func TestMySQLGrammar(t *testing.T) {
 	var texts []string
 	for _, text := range slices.DeleteFunc(mysqlSent(t), mysqlUnparsed.MatchString) {

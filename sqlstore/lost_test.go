@@ -17,9 +17,9 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// lossyNetworks runs consumers over networks that lose commits in every way, and kills one of them. Each
-// event must have its effect once. connect returns another store, and the proxy through which it reaches
-// the database of direct; put stores an effect.
+// lossyNetworks runs consumers over networks that lose commits in every way, and kills one of them.
+// Each event must have its effect once. connect returns another store, and the proxy through which
+// it reaches the database of direct; put stores an effect.
 func lossyNetworks(t *testing.T, direct *Store, connect func() (*Store, *commitproxy.Proxy), put func(ctx context.Context, tx *Tx, key string) error) {
 	const partitions, events, killAt = 3, 100, 20
 	hub := sluicetest.NewHub(group, partitions)

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
-// What finds redrives every second reads none of the dead letters that are parked, however many there are, and
-// stops at the first that is due.
+// What finds redrives every second reads none of the dead letters that are parked, however many
+// there are, and stops at the first that is due.
 func TestDuePartitionsOfManyDeadLetters(t *testing.T) {
 	s := openMariaDB(t, mariadbtest.Database(t), nil)
 	conn, err := s.DB().Conn(t.Context())

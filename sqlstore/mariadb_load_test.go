@@ -62,8 +62,8 @@ func oddBytes(r *rand.Rand) []byte {
 	return b
 }
 
-// TestMariaDBLoadsWhatInsertWrites: LOAD DATA writes the values that INSERT does, with NULL among them or
-// not.
+// TestMariaDBLoadsWhatInsertWrites: LOAD DATA writes the values that INSERT does, with NULL among
+// them or not.
 func TestMariaDBLoadsWhatInsertWrites(t *testing.T) {
 	for _, nulls := range []bool{false, true} {
 		t.Run(fmt.Sprintf("NULL %t", nulls), func(t *testing.T) { loadsWhatInsertWrites(t, nulls) })

@@ -262,8 +262,8 @@ func TestMariaDBMigrationLock(t *testing.T) {
 	}
 }
 
-// TestMariaDBInsert: Insert quotes names that are reserved words, and a batch may be larger than the
-// server's largest packet; a value that is larger is the handler's failure and no outage.
+// TestMariaDBInsert: Insert quotes names that are reserved words, and a batch may be larger than
+// the server's largest packet; a value that is larger is the handler's failure and no outage.
 func TestMariaDBInsert(t *testing.T) {
 	s := openMariaDB(t, mariadbtest.Database(t), nil)
 	_, err := s.DB().ExecContext(t.Context(), "CREATE TABLE `large partition` (`partition` VARCHAR(9), body LONGTEXT)")
@@ -317,8 +317,8 @@ func TestMariaDBRowsLeftOpen(t *testing.T) {
 	}))
 }
 
-// TestMariaDBSilence: a server that is silent from some moment of a step on does not hold up the step,
-// whether the step's context ends or not.
+// TestMariaDBSilence: a server that is silent from some moment of a step on does not hold up the
+// step, whether the step's context ends or not.
 func TestMariaDBSilence(t *testing.T) {
 	t.Parallel()
 	link, through := linkTo(t, mariadbtest.Database(t))
@@ -405,8 +405,8 @@ func TestMariaDBTLS(t *testing.T) {
 	}
 }
 
-// TestMariaDBPausedOwner: the server ends the session of an owner that is paused in a step after the length
-// of the lease, so that a rival gets the checkpoint soon after it has got the lease.
+// TestMariaDBPausedOwner: the server ends the session of an owner that is paused in a step after
+// the length of the lease, so that a rival gets the checkpoint soon after it has got the lease.
 func TestMariaDBPausedOwner(t *testing.T) {
 	t.Parallel()
 	address := mariadbtest.Database(t)
@@ -426,8 +426,8 @@ func TestMariaDBPausedOwner(t *testing.T) {
 	}
 }
 
-// TestMariaDBMigration: tables of version 1 get their new column, also if a process ended between that
-// and the note of the new version.
+// TestMariaDBMigration: tables of version 1 get their new column, also if a process ended between
+// that and the note of the new version.
 func TestMariaDBMigration(t *testing.T) {
 	address := mariadbtest.Database(t)
 	s := openMariaDB(t, address, nil)

@@ -19,21 +19,22 @@ import (
 // Entra ID. The context is for opening only. Errors never contain the password. A nil cfg takes every
 // default.
 //
-// It was tested against Babelfish, a server that speaks SQL Server's protocol and T-SQL, and follows
-// Microsoft's documentation where the two differ; it was not yet tested against SQL Server.
+// It was tested against Babelfish, a server that speaks SQL Server's protocol and T-SQL, and
+// follows Microsoft's documentation where the two differ; it was not yet tested against SQL Server.
 //
-// A handler writes parameters as @p1, @p2 and so on, or with [sql.Named]. It must close the rows of a
-// query before its next statement. Its transaction is READ COMMITTED, and XACT_ABORT is off: an error
-// undoes its statement alone, unless the server or a trigger rolls the transaction back, after which
-// nothing is written. Statements that commit, roll back or begin a transaction are refused; one that a
-// stored procedure or dynamic SQL contains is found before the commit, and the checkpoint does not move.
+// A handler writes parameters as @p1, @p2 and so on, or with [sql.Named]. It must close the rows of
+// a query before its next statement. Its transaction is READ COMMITTED, and XACT_ABORT is off: an
+// error undoes its statement alone, unless the server or a trigger rolls the transaction back,
+// after which nothing is written. Statements that commit, roll back or begin a transaction are
+// refused; one that a stored procedure or dynamic SQL contains is found before the commit, and the
+// checkpoint does not move.
 //
 // A Claim ends the session of a paused owner that holds the checkpoint, by KILL, after half of
 // [ServerConfig.LockTimeout], if the login has the rights VIEW SERVER STATE and ALTER ANY CONNECTION: only
 // a session of the same login, program name and database. Without the rights it waits for LockTimeout.
 //
-// The database needs compatibility level 130 or higher. With READ_COMMITTED_SNAPSHOT off, what reads
-// checkpoints waits for handlers that are running: switch it on, as in Azure SQL.
+// The database needs compatibility level 130 or higher. With READ_COMMITTED_SNAPSHOT off, what
+// reads checkpoints waits for handlers that are running: switch it on, as in Azure SQL.
 func OpenSQLServer(ctx context.Context, address string, cfg *ServerConfig) (*Store, error) {
 	name, connector, c, err := mssqlServer(address, cfg)
 	if err != nil {
@@ -140,8 +141,8 @@ func (d mssqlDialect) lock(ctx context.Context, t *transaction, args []any) (boo
 // guard has nothing to do: lock has made the mark.
 func (mssqlDialect) guard(context.Context, *transaction) error { return nil }
 
-// intact also finds a transaction inside the transaction: the COMMIT of the store would end that one
-// alone, without an error.
+// intact also finds a transaction inside the transaction: the COMMIT of the store would end that
+// one alone, without an error.
 func (mssqlDialect) intact(ctx context.Context, t *transaction) error {
 	var level int
 	var intact bool

@@ -30,9 +30,9 @@ type mssqlBulk struct {
 // mssqlCopy is the text of such a statement.
 const mssqlCopy = "INSERT BULK"
 
-// bulk copies rows, and reports whether it has; an INSERT must write what it leaves. The driver would
-// write wrong values without an error where a value does not fit its column (it cuts integers, and writes
-// texts of another encoding): such rows are left.
+// bulk copies rows, and reports whether it has; an INSERT must write what it leaves. The driver
+// would write wrong values without an error where a value does not fit its column (it cuts
+// integers, and writes texts of another encoding): such rows are left.
 func (d mssqlDialect) bulk(ctx context.Context, q querier, table string, of []tables.Column, columns []string, rows [][]any) (done bool, err error) {
 	if d.plain || len(rows) < bulkRows || strings.HasPrefix(table, "#") {
 		return false, nil
@@ -97,8 +97,8 @@ func unitsOf(text string) (n int) {
 	return n
 }
 
-// holdsTime reports whether a time has no digits that the column does not have: INSERT sends 100 ns, which
-// the server rounds, and a copy cuts them.
+// holdsTime reports whether a time has no digits that the column does not have: INSERT sends 100
+// ns, which the server rounds, and a copy cuts them.
 func (c mssqlColumn) holdsTime(v time.Time) bool {
 	switch c.Kind {
 	case "date":
@@ -148,8 +148,8 @@ func (c *mssqlConn) copy(ctx context.Context, b mssqlBulk) (driver.Result, error
 	return driver.RowsAffected(n), c.failure(ctx, err)
 }
 
-// cut ends a connection on which the server waits for more than a statement: whatever is sent on it next
-// would be part of that. The server rolls its transaction back.
+// cut ends a connection on which the server waits for more than a statement: whatever is sent on it
+// next would be part of that. The server rolls its transaction back.
 func (c *mssqlConn) cut() {
 	c.broken = true
 	c.socket.Close()

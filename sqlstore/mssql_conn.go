@@ -37,8 +37,8 @@ func mssqlSession(c ServerConfig) string {
 	return fmt.Sprintf("SET LOCK_TIMEOUT %d; SET XACT_ABORT OFF; SET IMPLICIT_TRANSACTIONS OFF", c.LockTimeout.Milliseconds())
 }
 
-// Connect opens a connection. The driver's login waits without the context: a deadline of the socket
-// ends it.
+// Connect opens a connection. The driver's login waits without the context: a deadline of the
+// socket ends it.
 func (c *mssqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	login := &mssqlLogin{ctx: ctx}
 	conn, err := c.Connector.Connect(context.WithValue(ctx, mssqlLoginKey{}, login))
@@ -68,8 +68,8 @@ type mssqlLogin struct {
 // any more.
 func (l *mssqlLogin) lasted() bool { return l.stop == nil || l.stop() }
 
-// mssqlDialer resolves names too: the driver would do so without the context, and dial all addresses
-// at once.
+// mssqlDialer resolves names too: the driver would do so without the context, and dial all
+// addresses at once.
 type mssqlDialer struct{ cfg *ServerConfig }
 
 // HostName makes the driver leave names to the dialer.
@@ -101,8 +101,8 @@ type mssqlConn struct {
 // cancelWithin is how long the server may take to confirm that it has cancelled a statement.
 const cancelWithin = 2 * time.Second
 
-// bounded has a statement end soon after its context, also if the server is silent. The driver waits
-// 5 s and longer.
+// bounded has a statement end soon after its context, also if the server is silent. The driver
+// waits 5 s and longer.
 func (c *mssqlConn) bounded(ctx context.Context) (over func()) {
 	late := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -117,8 +117,8 @@ func (c *mssqlConn) bounded(ctx context.Context) (over func()) {
 	}
 }
 
-// failure returns the error of a statement: that the server did not confirm the end of one whose context
-// had ended says less than that end.
+// failure returns the error of a statement: that the server did not confirm the end of one whose
+// context had ended says less than that end.
 func (c *mssqlConn) failure(ctx context.Context, err error) error {
 	ended := ctx.Err()
 	if answered := (mssql.Error{}); err == nil || ended == nil || errors.As(err, &answered) {
@@ -170,8 +170,9 @@ func (c *mssqlConn) prepare(ctx context.Context, query string) (*mssqlStmt, erro
 	return &mssqlStmt{plain, c}, nil
 }
 
-// ResetSession begins another use of the connection, within a time. It takes a round trip for the session's
-// settings, and is needed after each use: the server may not have rolled back yet what was cut off.
+// ResetSession begins another use of the connection, within a time. It takes a round trip for the
+// session's settings, and is needed after each use: the server may not have rolled back yet what
+// was cut off.
 func (c *mssqlConn) ResetSession(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()

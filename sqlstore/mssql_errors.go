@@ -11,7 +11,8 @@ import (
 	mssql "github.com/microsoft/go-mssqldb"
 )
 
-// errUndone is the error for a handler that goes on after the server has rolled its transaction back.
+// errUndone is the error for a handler that goes on after the server has rolled its transaction
+// back.
 var errUndone = errors.New("the server has rolled the handler's transaction back, because of an error of a statement that the handler has ignored: return that error")
 
 // errNested is the error for a transaction inside the handler's.
@@ -179,8 +180,8 @@ var mssqlHints = map[int32]string{
 	40615: "add a rule for it to the server's firewall (Azure portal, Networking)",
 }
 
-// mssqlNetworkHint says what to do about a server that cannot be reached. The driver makes a text of the
-// error of a certificate.
+// mssqlNetworkHint says what to do about a server that cannot be reached. The driver makes a text
+// of the error of a certificate.
 func mssqlNetworkHint(err error) string {
 	switch {
 	case err == nil:

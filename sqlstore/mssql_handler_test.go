@@ -65,16 +65,17 @@ func TestSQLServerUndoneOrCommitted(t *testing.T) {
 	}
 }
 
-// TestSQLServerDoomed: a handler that ignores the error by which the server rolls its transaction back,
-// or hides it in TRY and CATCH, writes nothing: neither what came before nor what comes after. Its error
-// is kept if it returns one.
+// TestSQLServerDoomed: a handler that ignores the error by which the server rolls its transaction
+// back, or hides it in TRY and CATCH, writes nothing: neither what came before nor what comes
+// after. Its error is kept if it returns one.
 func TestSQLServerDoomed(t *testing.T) {
 	s := openMSSQL(t, sqlservertest.Database(t), nil)
 	mssqlExec(t, s.DB(), "INSERT INTO parents VALUES (1)")
 	for _, statement := range []string{
 		"SET XACT_ABORT ON; INSERT INTO parents VALUES (1)",
 		"SET XACT_ABORT ON; BEGIN TRY INSERT INTO parents VALUES (1) END TRY BEGIN CATCH END CATCH",
-		// In SQL Server the transaction takes no more writes there (3930), and ends with the batch (3998).
+		// In SQL Server the transaction takes no more writes there (3930), and ends with the batch
+		// (3998).
 		"SET XACT_ABORT ON; BEGIN TRY INSERT INTO parents VALUES (1) END TRY BEGIN CATCH INSERT INTO effects ([key]) VALUES (N'in the catch') END CATCH",
 		"INSERT INTO parents SELECT CAST(N'x' AS bigint)",
 	} {
@@ -106,8 +107,8 @@ func TestSQLServerDoomed(t *testing.T) {
 	}))
 }
 
-// TestSQLServerLostSession: a session that is killed while the handler runs is an outage, also if the
-// handler ignores it: nothing is written, and the event is not at fault.
+// TestSQLServerLostSession: a session that is killed while the handler runs is an outage, also if
+// the handler ignores it: nothing is written, and the event is not at fault.
 func TestSQLServerLostSession(t *testing.T) {
 	s := openMSSQL(t, sqlservertest.Database(t), nil)
 	err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
@@ -122,9 +123,9 @@ func TestSQLServerLostSession(t *testing.T) {
 	mustWriteNothing(t, "session that was killed", s)
 }
 
-// TestSQLServerDeadlockIsIgnored: a deadlock rolls the transaction back, and what the handler writes after
-// it must not be committed by itself. SQL Server's victim is the handler's transaction, by its priority;
-// Babelfish's is who has waited for longer, as a rule the same.
+// TestSQLServerDeadlockIsIgnored: a deadlock rolls the transaction back, and what the handler
+// writes after it must not be committed by itself. SQL Server's victim is the handler's
+// transaction, by its priority; Babelfish's is who has waited for longer, as a rule the same.
 func TestSQLServerDeadlockIsIgnored(t *testing.T) {
 	s := openMSSQL(t, sqlservertest.Database(t), nil)
 	mssqlExec(t, s.DB(), "INSERT INTO effects VALUES (N'1', 0), (N'2', 0)")
@@ -152,8 +153,8 @@ func TestSQLServerDeadlockIsIgnored(t *testing.T) {
 	t.Error("the handler's transaction was never the victim")
 }
 
-// mssqlDeadlock has a handler's transaction and another lock what the other one has locked. It returns the
-// error of the handler's; nil if the other one was the victim.
+// mssqlDeadlock has a handler's transaction and another lock what the other one has locked. It
+// returns the error of the handler's; nil if the other one was the victim.
 func mssqlDeadlock(ctx context.Context, t *testing.T, s *Store, tx *Tx) error {
 	t.Helper()
 	suite.NoError(t, "priority", execute(ctx, tx, "SET DEADLOCK_PRIORITY LOW"))
@@ -173,8 +174,8 @@ func mssqlDeadlock(ctx context.Context, t *testing.T, s *Store, tx *Tx) error {
 	return err
 }
 
-// TestSQLServerLockTimeout: a row that another transaction holds is nobody's fault; the error names what
-// to look for.
+// TestSQLServerLockTimeout: a row that another transaction holds is nobody's fault; the error names
+// what to look for.
 func TestSQLServerLockTimeout(t *testing.T) {
 	address := sqlservertest.Database(t)
 	s := openMSSQL(t, address, &ServerConfig{LockTimeout: time.Second})
@@ -193,8 +194,8 @@ func TestSQLServerLockTimeout(t *testing.T) {
 	suite.NoError(t, "after the lock", s.Commit(t.Context(), driver.Step{Lease: lease, From: positionAt(9), To: positionAt(10)}, nil))
 }
 
-// TestSQLServerFence: a step whose checkpoint moves while it waits for the row sees the row as it is
-// then, whatever the database's row versioning.
+// TestSQLServerFence: a step whose checkpoint moves while it waits for the row sees the row as it
+// is then, whatever the database's row versioning.
 func TestSQLServerFence(t *testing.T) {
 	s := openMSSQL(t, sqlservertest.Database(t), nil)
 	suite.NoError(t, "first step", inNextEpoch(t, s, func(context.Context, *Tx) error { return nil }))
@@ -224,8 +225,8 @@ func TestSQLServerFence(t *testing.T) {
 	}
 }
 
-// TestSQLServerKeys: names that differ in case or in trailing blanks are different groups, and keys of
-// events that do so are different keys.
+// TestSQLServerKeys: names that differ in case or in trailing blanks are different groups, and keys
+// of events that do so are different keys.
 func TestSQLServerKeys(t *testing.T) {
 	s := openMSSQL(t, sqlservertest.Database(t), nil)
 	names := []string{"g", "G", "g ", "ğ", "g\u200b"}
@@ -273,8 +274,8 @@ func TestSQLServerKeys(t *testing.T) {
 	}
 }
 
-// TestSQLServerTimes: a time comes back to the microsecond, from wherever it is, and years that a column
-// cannot hold become the nearest one that it can.
+// TestSQLServerTimes: a time comes back to the microsecond, from wherever it is, and years that a
+// column cannot hold become the nearest one that it can.
 func TestSQLServerTimes(t *testing.T) {
 	s := openMSSQL(t, sqlservertest.Database(t), nil)
 	for i, c := range [][2]time.Time{
@@ -294,7 +295,8 @@ func TestSQLServerTimes(t *testing.T) {
 	}
 }
 
-// TestSQLServerRowsLeftOpen: a connection takes one statement at a time. The handler's error says so.
+// TestSQLServerRowsLeftOpen: a connection takes one statement at a time. The handler's error says
+// so.
 func TestSQLServerRowsLeftOpen(t *testing.T) {
 	s := openMSSQL(t, sqlservertest.Database(t), nil)
 	mssqlExec(t, s.DB(), "INSERT INTO parents VALUES (1), (2)")
@@ -323,8 +325,8 @@ func TestSQLServerRowsLeftOpen(t *testing.T) {
 	}))
 }
 
-// TestSQLServerArguments: named arguments and those of the driver's own types work, in statements that
-// were prepared too.
+// TestSQLServerArguments: named arguments and those of the driver's own types work, in statements
+// that were prepared too.
 func TestSQLServerArguments(t *testing.T) {
 	s := openMSSQL(t, sqlservertest.Database(t), nil)
 	suite.NoError(t, "step", inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {

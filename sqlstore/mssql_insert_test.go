@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
-// TestSQLServerInsert: Insert quotes names, copies many rows, and writes each value as an INSERT does:
-// it finds the row that violates a constraint, and no value is cut or lost without an error.
+// TestSQLServerInsert: Insert quotes names, copies many rows, and writes each value as an INSERT
+// does: it finds the row that violates a constraint, and no value is cut or lost without an error.
 func TestSQLServerInsert(t *testing.T) {
 	s := openMSSQL(t, sqlservertest.Database(t), nil)
 	mssqlExec(t, s.DB(), `CREATE TABLE [large top] ([top] nvarchar(9) COLLATE Latin1_General_100_BIN2, n int CHECK (n < 5000), body varbinary(max), at datetime2(6), ok bit, f float DEFAULT 7, zone datetimeoffset(3),
@@ -101,8 +101,8 @@ func TestSQLServerInsert(t *testing.T) {
 	mustNameStatement(t, "missing table", err)
 }
 
-// TestSQLServerCopyCutOff: a copy that fails on the client has left the server waiting for rows. The
-// transaction is over, and nothing of it is written, whether the handler goes on or not.
+// TestSQLServerCopyCutOff: a copy that fails on the client has left the server waiting for rows.
+// The transaction is over, and nothing of it is written, whether the handler goes on or not.
 func TestSQLServerCopyCutOff(t *testing.T) {
 	s := openMSSQL(t, sqlservertest.Database(t), nil)
 	for bad := range 3 {
@@ -124,8 +124,8 @@ func TestSQLServerCopyCutOff(t *testing.T) {
 	suite.NoError(t, "the next step", inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error { return mssqlPut(ctx, tx, "x") }))
 }
 
-// TestSQLServerIdentityGaps: the ids of dead letters have gaps, after a step that was not committed and a
-// server that has lost those it had in reserve, and go on above them.
+// TestSQLServerIdentityGaps: the ids of dead letters have gaps, after a step that was not committed
+// and a server that has lost those it had in reserve, and go on above them.
 func TestSQLServerIdentityGaps(t *testing.T) {
 	s := openMSSQL(t, sqlservertest.Database(t), nil)
 	letter := func(sequence int64) driver.DeadLetter {

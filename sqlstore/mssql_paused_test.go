@@ -27,8 +27,8 @@ func seesSessions(t *testing.T, s *Store) *Store {
 	return s
 }
 
-// TestSQLServerClaimEndsPaused: a claim, and an operator who sets a checkpoint, end the session of an owner
-// that is paused in a step: SQL Server has no time limit for it.
+// TestSQLServerClaimEndsPaused: a claim, and an operator who sets a checkpoint, end the session of
+// an owner that is paused in a step: SQL Server has no time limit for it.
 func TestSQLServerClaimEndsPaused(t *testing.T) {
 	address := sqlservertest.Database(t)
 	s, rival := openMSSQL(t, address, patient), endingSoon(seesSessions(t, openMSSQL(t, address, patient)))
@@ -51,8 +51,8 @@ func TestSQLServerClaimEndsPaused(t *testing.T) {
 	suite.NoError(t, "reset by the rival", err)
 }
 
-// TestSQLServerClaimSparesOthers: a claim does not end the session of another program, nor of an owner whose
-// claim is later. It waits for the lock time-out.
+// TestSQLServerClaimSparesOthers: a claim does not end the session of another program, nor of an
+// owner whose claim is later. It waits for the lock time-out.
 func TestSQLServerClaimSparesOthers(t *testing.T) {
 	address := sqlservertest.Database(t)
 	s := endingSoon(seesSessions(t, openMSSQL(t, address, &ServerConfig{LockTimeout: 6 * time.Second})))

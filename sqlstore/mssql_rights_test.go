@@ -30,7 +30,8 @@ func mssqlRights(t *testing.T) []string {
 	return strings.Split(strings.TrimSpace(text), "\n")
 }
 
-// TestSQLServerRights: a consumer needs no other rights than those of docs/security.md, and has no others.
+// TestSQLServerRights: a consumer needs no other rights than those of docs/security.md, and has no
+// others.
 func TestSQLServerRights(t *testing.T) {
 	const password = "Canary-4711-canary"
 	address := sqlservertest.Database(t)
@@ -115,8 +116,8 @@ func mssqlLetters(n int) []driver.DeadLetter {
 	return list
 }
 
-// TestSQLServerCheck: what prevents a start is found without changing anything, in one line that says what
-// to do, without the password.
+// TestSQLServerCheck: what prevents a start is found without changing anything, in one line that
+// says what to do, without the password.
 func TestSQLServerCheck(t *testing.T) {
 	address := sqlservertest.Database(t)
 	suite.NoError(t, "check an empty database", CheckSQLServer(t.Context(), address, nil))

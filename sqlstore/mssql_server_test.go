@@ -48,12 +48,13 @@ func mssqlSeesSessions(t testing.TB, s *Store) bool {
 	return true
 }
 
-// mssqlPatient is for cases in which several processes wait for the same rows: on a busy machine each of
-// them holds its locks for seconds.
+// mssqlPatient is for cases in which several processes wait for the same rows: on a busy machine
+// each of them holds its locks for seconds.
 var mssqlPatient = &ServerConfig{LeaseFor: 90 * time.Second, LockTimeout: 20 * time.Second}
 
-// mssqlWorld is what the cases of a suite share, because the first statements of a connection to Babelfish
-// cost half a second of a processor: two stores over one database, s through networks that can fail.
+// mssqlWorld is what the cases of a suite share, because the first statements of a connection to
+// Babelfish cost half a second of a processor: two stores over one database, s through networks
+// that can fail.
 type mssqlWorld struct {
 	s, peer *Store
 	proxy   *commitproxy.Proxy
@@ -170,7 +171,8 @@ func TestSQLServerLeases(t *testing.T) {
 	})
 }
 
-// TestSQLServerLostCommits: consumers resolve the commits that their networks lose by the checkpoint.
+// TestSQLServerLostCommits: consumers resolve the commits that their networks lose by the
+// checkpoint.
 func TestSQLServerLostCommits(t *testing.T) {
 	address := sqlservertest.Database(t)
 	lossyNetworks(t, openMSSQL(t, address, nil), func() (*Store, *commitproxy.Proxy) {

@@ -23,7 +23,8 @@ var (
 	mssqlStoreSteps = []step{{sql: mssqlStore1, oldest: 1}, {sql: mssqlStore2, oldest: 1}, {sql: mssqlStore3, oldest: 1}}
 )
 
-// mssqlNumbered replaces each ? of a statement by @p1, @p2 and so on, which it may use more than once.
+// mssqlNumbered replaces each ? of a statement by @p1, @p2 and so on, which it may use more than
+// once.
 func mssqlNumbered(query string) string {
 	var b strings.Builder
 	n := 0
@@ -61,8 +62,8 @@ var mssqlTerms = strings.NewReplacer(
 	"{name}", `name`,
 )
 
-// mssqlPark updates a dead letter, and inserts it if it is missing. Of two processes that insert it at
-// the same time one gets a duplicate, and updates it.
+// mssqlPark updates a dead letter, and inserts it if it is missing. Of two processes that insert it
+// at the same time one gets a duplicate, and updates it.
 const (
 	mssqlPark = mssqlParkAgain + `;
 		IF @@ROWCOUNT = 0
@@ -96,8 +97,8 @@ var mssqlOwn = statements{
 	MoveIntact: `
 		DECLARE @level int = @@TRANCOUNT, @mine int = CASE WHEN ` + mssqlMine + ` THEN 1 ELSE 0 END;
 		IF @level = 1 AND @mine = 1` + strings.Replace(portable.Move, "WHERE", "OUTPUT 1 WHERE", 1),
-	// SQL Server does not log a row that stays as it is: the time must change, also between two ticks of
-	// the clock.
+	// SQL Server does not log a row that stays as it is: the time must change, also between two
+	// ticks of the clock.
 	Probe: `
 		UPDATE sluice_checkpoints
 		SET updated_at = CASE WHEN updated_at <> {now} THEN {now} ELSE DATEADD(microsecond, 1, updated_at) END
@@ -130,8 +131,8 @@ var mssqlOwn = statements{
 		WHERE ` + ofKey + ` AND copied = 0 AND id > ? ORDER BY id`,
 
 	KeyIs: `partition_key + N'.' = ? + N'.'`, // = does not compare trailing blanks
-	// Of the sessions in the way, those of this program alone may be ended. Without the right to see them
-	// there are none.
+	// Of the sessions in the way, those of this program alone may be ended. Without the right to
+	// see them there are none.
 	Session: `SELECT CAST(@@SPID AS bigint)`,
 	Blockers: `
 		SELECT CAST(s.session_id AS bigint), s.original_login_name, COALESCE(s.program_name, N''),

@@ -59,7 +59,8 @@ func TestSQLServerURLs(t *testing.T) {
 	}
 }
 
-// TestSQLServerNames: errors name the port and the instance of a server, unless they are the usual ones.
+// TestSQLServerNames: errors name the port and the instance of a server, unless they are the usual
+// ones.
 func TestSQLServerNames(t *testing.T) {
 	for address, want := range map[string]string{
 		"sqlserver://who:secret@db.example?database=orders":            "orders on db.example",
@@ -100,8 +101,8 @@ func TestSQLServerHints(t *testing.T) {
 	}
 }
 
-// TestSQLServerColumns: texts in Sluice's tables are compared as they are, and as arguments are sent: a
-// varchar would have its index scanned.
+// TestSQLServerColumns: texts in Sluice's tables are compared as they are, and as arguments are
+// sent: a varchar would have its index scanned.
 func TestSQLServerColumns(t *testing.T) {
 	texts := 0
 	for line := range strings.Lines(mssqlLeases1 + mssqlStore1) {
@@ -118,7 +119,8 @@ func TestSQLServerColumns(t *testing.T) {
 	}
 }
 
-// TestSQLServerEnds: statements that end the transaction or begin one inside it, anywhere in a batch.
+// TestSQLServerEnds: statements that end the transaction or begin one inside it, anywhere in a
+// batch.
 func TestSQLServerEnds(t *testing.T) {
 	for _, query := range []string{
 		"COMMIT", " commit tran", "COMMIT WORK;", "ROLLBACK", "rollback transaction", "ROLLBACK TRAN;", "ROLLBACK WORK", "BEGIN TRAN", "begin\n transaction t",
@@ -202,8 +204,8 @@ func TestSQLServerCopiedTimes(t *testing.T) {
 	}
 }
 
-// TestSQLServerStatements: each ? has a number of its own, also in statements that are put together; and
-// nothing is left to replace.
+// TestSQLServerStatements: each ? has a number of its own, also in statements that are put
+// together; and nothing is left to replace.
 func TestSQLServerStatements(t *testing.T) {
 	for _, query := range []string{mssqlStatements.Move, mssqlStatements.Park, mssqlStatements.Due, mssqlStatements.StoreDedup, mssqlStatements.Future, mssqlStatements.AddLease} {
 		if strings.ContainsAny(query, "?{}") {

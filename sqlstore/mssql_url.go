@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-go/sluice/internal/databaseurl"
 )
 
-// CheckSQLServer returns why [OpenSQLServer] would fail, as far as that can be found without creating
-// or changing anything. A nil cfg takes every default.
+// CheckSQLServer returns why [OpenSQLServer] would fail, as far as that can be found without
+// creating or changing anything. A nil cfg takes every default.
 func CheckSQLServer(ctx context.Context, address string, cfg *ServerConfig) error {
 	name, connector, c, err := mssqlServer(address, cfg)
 	if err != nil {
@@ -125,8 +125,8 @@ var mssqlParameters = []string{
 	msdsn.EpaEnabled, "authenticator",
 }
 
-// mssqlUnknown returns a parameter that the driver would ignore: a misspelled one may have been meant to
-// encrypt. Those of an authenticator begin with its name.
+// mssqlUnknown returns a parameter that the driver would ignore: a misspelled one may have been
+// meant to encrypt. Those of an authenticator begin with its name.
 func mssqlUnknown(u *url.URL) string {
 	names := slices.Sorted(maps.Keys(u.Query()))
 	i := slices.IndexFunc(names, func(name string) bool {
@@ -162,5 +162,6 @@ func mssqlCheck(ctx context.Context, db querier) error {
 	return nil
 }
 
-// mssqlBoxed is the highest SERVERPROPERTY('EngineEdition') of servers that are installed, not rented.
+// mssqlBoxed is the highest SERVERPROPERTY('EngineEdition') of servers that are installed, not
+// rented.
 const mssqlBoxed = 4

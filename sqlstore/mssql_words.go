@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ends reports whether a batch has a statement that ends the transaction, or begins another inside it.
-// These words are reserved: names that are alike stand in brackets or quotes. Intact finds what
+// ends reports whether a batch has a statement that ends the transaction, or begins another inside
+// it. These words are reserved: names that are alike stand in brackets or quotes. Intact finds what
 // procedures and dynamic SQL contain.
 func (mssqlDialect) ends(_ driver.Conn, query string) bool {
 	words := mssqlWords(query)
@@ -35,8 +35,8 @@ func (mssqlDialect) ends(_ driver.Conn, query string) bool {
 	return false
 }
 
-// mssqlSavepoint reports whether what follows ROLLBACK TRANSACTION is a name, and not the end or the
-// next statement.
+// mssqlSavepoint reports whether what follows ROLLBACK TRANSACTION is a name, and not the end or
+// the next statement.
 func mssqlSavepoint(word string) bool {
 	switch word {
 	case "", ";", "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "BEGIN", "END", "COMMIT", "ROLLBACK", "SAVE", "EXEC", "EXECUTE",
@@ -46,8 +46,8 @@ func mssqlSavepoint(word string) bool {
 	return true
 }
 
-// mssqlWords returns the words of T-SQL in upper case, and each semicolon and name in brackets or quotes
-// as one, without comments and texts.
+// mssqlWords returns the words of T-SQL in upper case, and each semicolon and name in brackets or
+// quotes as one, without comments and texts.
 func mssqlWords(query string) []string {
 	var words []string
 	for i := 0; i < len(query); {
@@ -82,7 +82,8 @@ func mssqlWords(query string) []string {
 	return words
 }
 
-// mssqlInWord reports whether a byte is part of a word: also of @name, #name, and letters beyond ASCII.
+// mssqlInWord reports whether a byte is part of a word: also of @name, #name, and letters beyond
+// ASCII.
 func mssqlInWord(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("_@#$", c) >= 0 || c >= 0x80
 }

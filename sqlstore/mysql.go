@@ -31,14 +31,14 @@ import (
 // A handler must close the rows of a query before its next statement: MySQL's connections take one
 // at a time.
 //
-// Tx.Insert loads 100 rows or more by LOAD DATA LOCAL INFILE, from memory, where the server's variable
-// local_infile is on; MySQL's default is off.
+// Tx.Insert loads 100 rows or more by LOAD DATA LOCAL INFILE, from memory, where the server's
+// variable local_infile is on; MySQL's default is off.
 //
-// The tables must be InnoDB's. A handler's transaction is READ COMMITTED, and its session is strict:
-// a value that does not fit is an error. Settings that a handler makes with SET SESSION stay with the
-// connection. Statements that MySQL commits by itself (CREATE TABLE,
-// TRUNCATE, LOCK TABLES and so on) are refused in a handler; one that a stored procedure contains is
-// found before the commit, and the checkpoint does not move.
+// The tables must be InnoDB's. A handler's transaction is READ COMMITTED, and its session is
+// strict: a value that does not fit is an error. Settings that a handler makes with SET SESSION
+// stay with the connection. Statements that MySQL commits by itself (CREATE TABLE, TRUNCATE, LOCK
+// TABLES and so on) are refused in a handler; one that a stored procedure contains is found before
+// the commit, and the checkpoint does not move.
 func OpenMySQL(ctx context.Context, address string, cfg *ServerConfig) (*Store, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// loadRows is from how many rows on LOAD DATA, which has three round trips more than an INSERT, is worth
-	// them.
+	// loadRows is from how many rows on LOAD DATA, which has three round trips more than an INSERT,
+	// is worth them.
 	loadRows = 100
 	// loadMost is how many rows one LOAD DATA has at most: Galera may commit it after each 10,000
 	// (wsrep_load_data_splitting).
@@ -44,8 +44,8 @@ const mysqlLoading = "LOAD DATA"
 // errNotLoaded is the error for rows that the server does not take as they are. None was written.
 var errNotLoaded = errors.New("not loaded")
 
-// bulk loads rows, and reports whether it has; an INSERT must write what it leaves, and says what the
-// server refuses.
+// bulk loads rows, and reports whether it has; an INSERT must write what it leaves, and says what
+// the server refuses.
 func (d mysqlDialect) bulk(ctx context.Context, q querier, table string, _ []tables.Column, columns []string, rows [][]any) (done bool, err error) {
 	if !d.load || len(rows) < loadRows {
 		return false, nil
@@ -271,9 +271,9 @@ func appendEscaped(line []byte, text string) []byte {
 // mysqlConnector opens connections that can load rows.
 type mysqlConnector struct{ driver.Connector }
 
-// mysqlIsolation is how the transactions of a session begin: at REPEATABLE READ the fence would read what
-// was committed before, and a gap's lock would hold up other partitions. The driver would send a level for
-// each transaction in a round trip of its own.
+// mysqlIsolation is how the transactions of a session begin: at REPEATABLE READ the fence would
+// read what was committed before, and a gap's lock would hold up other partitions. The driver would
+// send a level for each transaction in a round trip of its own.
 const mysqlIsolation = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
 // Connect opens a connection.
@@ -315,9 +315,9 @@ func (c *mysqlConn) ExecContext(ctx context.Context, query string, args []driver
 	return c.mysqlDriverConn.ExecContext(ctx, query, args)
 }
 
-// load writes rows, all or none of them. LOAD DATA LOCAL makes warnings of errors: it leaves out rows
-// that violate a constraint, and changes values that do not fit. So rows with a warning are not kept.
-// No statement of another goroutine comes in between, which would be undone too.
+// load writes rows, all or none of them. LOAD DATA LOCAL makes warnings of errors: it leaves out
+// rows that violate a constraint, and changes values that do not fit. So rows with a warning are
+// not kept. No statement of another goroutine comes in between, which would be undone too.
 func (c *mysqlConn) load(ctx context.Context, l mysqlLoad) (driver.Result, error) {
 	if _, err := c.mysqlDriverConn.ExecContext(ctx, "SAVEPOINT sluice_load", nil); err != nil {
 		return nil, err
@@ -352,11 +352,12 @@ func (c *mysqlConn) loadChunk(ctx context.Context, l mysqlLoad, rows [][]any) (l
 	return c.unwarned(ctx)
 }
 
-// mysqlRefused are the faults of a statement that has changed nothing, in a transaction that goes on.
+// mysqlRefused are the faults of a statement that has changed nothing, in a transaction that goes
+// on.
 var mysqlRefused = map[fault]bool{faultStatement: true, faultConstraint: true, faultOpen: true, faultUnknown: true}
 
-// undo removes the rows that were loaded. It fails if the table keeps them, because an INSERT would write
-// them a second time.
+// undo removes the rows that were loaded. It fails if the table keeps them, because an INSERT would
+// write them a second time.
 func (c *mysqlConn) undo(ctx context.Context, table string) error {
 	if _, err := c.mysqlDriverConn.ExecContext(ctx, "ROLLBACK TO SAVEPOINT sluice_load", nil); err != nil {
 		return err

@@ -57,8 +57,8 @@ func CheckMySQL(ctx context.Context, address string, cfg *ServerConfig) error {
 }
 
 // MySQLConnector returns a connector for [sql.OpenDB] to the database at address, for programs that
-// only read it: it has no store's limits on the time of a session. address has a form of [OpenMySQL].
-// MySQLConnector does not connect. Errors never contain the password.
+// only read it: it has no store's limits on the time of a session. address has a form of
+// [OpenMySQL]. MySQLConnector does not connect. Errors never contain the password.
 func MySQLConnector(address string) (driver.Connector, error) {
 	mc, err := parseMySQL(address)
 	if err != nil {
@@ -122,8 +122,8 @@ func mysqlConfig(address string, c ServerConfig) (*mysql.Config, error) {
 	setDefaults(mc.Params, map[string]string{
 		"innodb_lock_wait_timeout": seconds(c.LockTimeout),
 		"lock_wait_timeout":        seconds(c.LockTimeout),
-		// They end the transaction of an owner that is paused, so that its locks are released: between two
-		// statements, within one, and while it reads rows.
+		// They end the transaction of an owner that is paused, so that its locks are released:
+		// between two statements, within one, and while it reads rows.
 		"wait_timeout":      seconds(c.LeaseFor),
 		"net_read_timeout":  seconds(c.LeaseFor),
 		"net_write_timeout": seconds(c.LeaseFor),
@@ -133,7 +133,8 @@ func mysqlConfig(address string, c ServerConfig) (*mysql.Config, error) {
 	return mc, nil
 }
 
-// mysqlTimeUnit returns the driver's parameter timeTruncate, for which its configuration has no field.
+// mysqlTimeUnit returns the driver's parameter timeTruncate, for which its configuration has no
+// field.
 func mysqlTimeUnit(mc *mysql.Config) time.Duration {
 	text := mc.FormatDSN()
 	_, parameters, _ := strings.Cut(text[strings.LastIndex(text, "/"):], "?") // what comes before may contain them
@@ -218,8 +219,8 @@ func parseMySQLAddress(address string) (*mysql.Config, error) {
 	return mc, nil
 }
 
-// splitParameters returns a URL's parameters for the driver, and the certificates of tls_ca_file, nil
-// if that is not set.
+// splitParameters returns a URL's parameters for the driver, and the certificates of tls_ca_file,
+// nil if that is not set.
 func splitParameters(query string) (parameters string, roots *x509.CertPool, err error) {
 	var list []string
 	for part := range strings.SplitSeq(query, "&") {

@@ -25,9 +25,9 @@ import (
 // values as libpq takes them. The context is for opening only. Errors never contain the password. A nil
 // cfg takes every default.
 //
-// A handler writes parameters as $1, $2 and so on, and must close the rows of a query before its next
-// statement. [Tx.Insert] uses COPY. Its transaction is READ COMMITTED; use SET LOCAL for settings: a
-// plain SET stays with the connection. Statements that end the transaction are refused.
+// A handler writes parameters as $1, $2 and so on, and must close the rows of a query before its
+// next statement. [Tx.Insert] uses COPY. Its transaction is READ COMMITTED; use SET LOCAL for
+// settings: a plain SET stays with the connection. Statements that end the transaction are refused.
 //
 // A Claim ends the session of a paused owner that holds the checkpoint (pg_terminate_backend, which a
 // role may do to its own sessions), after half of [ServerConfig.LockTimeout]. It ends no session of another
@@ -35,8 +35,9 @@ import (
 // session. The server itself ends sessions that idle in a transaction for longer than
 // [ServerConfig.LeaseFor].
 //
-// A pooler in transaction mode may be between store and server. If it refuses startup parameters, as
-// PgBouncer does, the role's defaults must be transactions that are READ COMMITTED and may write.
+// A pooler in transaction mode may be between store and server. If it refuses startup parameters,
+// as PgBouncer does, the role's defaults must be transactions that are READ COMMITTED and may
+// write.
 func OpenPostgres(ctx context.Context, url string, cfg *ServerConfig) (*Store, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {
@@ -60,8 +61,8 @@ func OpenPostgres(ctx context.Context, url string, cfg *ServerConfig) (*Store, e
 	return openServer(ctx, name, connector, newPostgresDialect(schema), c)
 }
 
-// postgresDialect names the tables with their schema, so that nothing depends on the search_path, which
-// handlers may change.
+// postgresDialect names the tables with their schema, so that nothing depends on the search_path,
+// which handlers may change.
 type postgresDialect struct {
 	schema string // quoted, with its dot
 	sql    *statements
@@ -121,8 +122,8 @@ func (d *postgresDialect) lock(ctx context.Context, t *transaction, args []any) 
 	return one(ctx, t, d.sql.Lock, args, &t.mark)
 }
 
-// intact asks the server only if the driver knows of no end. In a transaction that an error has aborted,
-// that error decides whether the database or the handler is at fault.
+// intact asks the server only if the driver knows of no end. In a transaction that an error has
+// aborted, that error decides whether the database or the handler is at fault.
 func (*postgresDialect) intact(ctx context.Context, t *transaction) error {
 	var status byte
 	var failed *pgconn.PgError

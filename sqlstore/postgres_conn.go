@@ -24,8 +24,8 @@ type postgresConnector struct {
 	patience      time.Duration
 }
 
-// postgresDefaults are the settings of sessions, which single statements need. Transactions have them
-// all the same where a pooler refuses them.
+// postgresDefaults are the settings of sessions, which single statements need. Transactions have
+// them all the same where a pooler refuses them.
 func postgresDefaults(c ServerConfig) map[string]string {
 	return map[string]string{
 		"default_transaction_isolation":       "read committed",
@@ -88,8 +88,8 @@ func (c *postgresConnector) Connect(ctx context.Context) (driver.Conn, error) {
 // Driver implements [driver.Connector].
 func (*postgresConnector) Driver() driver.Driver { return stdlib.GetDefaultDriver() }
 
-// postgresConn also copies rows, keeps nothing prepared on the server but what pgx keeps, and records why
-// a transaction was aborted.
+// postgresConn also copies rows, keeps nothing prepared on the server but what pgx keeps, and
+// records why a transaction was aborted.
 type postgresConn struct {
 	*stdlib.Conn
 	limits        string
@@ -110,8 +110,8 @@ func (c *postgresConn) ending(query string) bool {
 	return postgres.Ending(c.pgx().PgConn(), query) != ""
 }
 
-// ready refuses statements where the driver knows that the server has ended the transaction: they would be
-// committed by themselves.
+// ready refuses statements where the driver knows that the server has ended the transaction: they
+// would be committed by themselves.
 func (c *postgresConn) ready() error {
 	switch {
 	case !c.IsValid():
@@ -165,9 +165,9 @@ func (c *postgresConn) ExecContext(ctx context.Context, query string, args []dri
 	return driver.RowsAffected(tag.RowsAffected()), c.note(err)
 }
 
-// errLost is the error for a connection that was lost in a statement. pgx may say of it that nothing was
-// sent ([pgconn.SafeToRetry]), which is true only if the connection was closed before: stdlib would have
-// database/sql repeat a statement that was carried out.
+// errLost is the error for a connection that was lost in a statement. pgx may say of it that
+// nothing was sent ([pgconn.SafeToRetry]), which is true only if the connection was closed before:
+// stdlib would have database/sql repeat a statement that was carried out.
 var errLost = errors.New("the connection to PostgreSQL was lost")
 
 // QueryContext implements [driver.QueryerContext].
@@ -187,8 +187,8 @@ func (c *postgresConn) QueryContext(ctx context.Context, query string, args []dr
 	return &postgresRows{rows.(*stdlib.Rows), c}, nil
 }
 
-// PrepareContext prepares nothing: pgx prepares a statement when it is used for the first time, and a
-// pooler may give the connection to others after the transaction.
+// PrepareContext prepares nothing: pgx prepares a statement when it is used for the first time, and
+// a pooler may give the connection to others after the transaction.
 func (c *postgresConn) PrepareContext(_ context.Context, query string) (driver.Stmt, error) {
 	return &textStmt{c, query}, nil
 }
@@ -198,7 +198,8 @@ var postgresLevels = map[sql.IsolationLevel]string{
 	sql.LevelRepeatableRead: "REPEATABLE READ", sql.LevelSnapshot: "REPEATABLE READ", sql.LevelSerializable: "SERIALIZABLE",
 }
 
-// BeginTx begins a transaction with its limits, in one round trip. Nothing in it depends on the session.
+// BeginTx begins a transaction with its limits, in one round trip. Nothing in it depends on the
+// session.
 func (c *postgresConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	level, ok := postgresLevels[sql.IsolationLevel(opts.Isolation)]
 	switch {

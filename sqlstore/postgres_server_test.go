@@ -36,8 +36,8 @@ func postgresPut(ctx context.Context, tx *Tx, key string) error {
 	return err
 }
 
-// postgresSchemas makes a database for a suite and, for each of its cases, a schema in it. It returns
-// their URLs.
+// postgresSchemas makes a database for a suite and, for each of its cases, a schema in it. It
+// returns their URLs.
 func postgresSchemas(t *testing.T) func(t testing.TB) string {
 	t.Helper()
 	url := pgtest.Database(t)

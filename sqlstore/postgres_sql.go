@@ -35,10 +35,12 @@ func (d *postgresDialect) rebind(query string) string {
 	return b.String()
 }
 
-// postgresReleased is the expiry of a released lease: a time that no clock that is set back returns to.
+// postgresReleased is the expiry of a released lease: a time that no clock that is set back returns
+// to.
 const postgresReleased = `'epoch'::timestamptz`
 
-// postgresTerms are as in pgstore: clock_timestamp is the time after a wait for a lock, now() that before.
+// postgresTerms are as in pgstore: clock_timestamp is the time after a wait for a lock, now() that
+// before.
 var postgresTerms = strings.NewReplacer(
 	"{now}", `clock_timestamp()`,
 	"{until}", `clock_timestamp() + CAST(? AS bigint) * interval '1 millisecond'`,

@@ -25,8 +25,8 @@ import (
 	"github.com/sluice-go/sluice/storetest"
 )
 
-// TestPostgresBesidePgstore: a store over database/sql and one over pgx work on the same tables, in turn and
-// side by side: what one has written, the other reads and goes on from.
+// TestPostgresBesidePgstore: a store over database/sql and one over pgx work on the same tables, in
+// turn and side by side: what one has written, the other reads and goes on from.
 func TestPostgresBesidePgstore(t *testing.T) {
 	address := pgtest.Database(t)
 	over, err := pgstore.Open(t.Context(), address, nil)
@@ -107,7 +107,8 @@ func TestPostgresBesidePgstore(t *testing.T) {
 	}
 }
 
-// TestPostgresHandlerEndsTransaction: a handler cannot end its transaction, and a savepoint is no end.
+// TestPostgresHandlerEndsTransaction: a handler cannot end its transaction, and a savepoint is no
+// end.
 func TestPostgresHandlerEndsTransaction(t *testing.T) {
 	s := openPostgres(t, pgtest.Database(t), nil)
 	suite.NoError(t, "create", execute(t.Context(), s.DB(), "CREATE PROCEDURE hidden() LANGUAGE plpgsql AS 'BEGIN COMMIT; END'"))
@@ -140,8 +141,8 @@ func TestPostgresHandlerEndsTransaction(t *testing.T) {
 	}
 }
 
-// TestPostgresIgnoredErrors: an error that the handler ignores has aborted the transaction. It is the
-// handler's failure, or the database's if the error is.
+// TestPostgresIgnoredErrors: an error that the handler ignores has aborted the transaction. It is
+// the handler's failure, or the database's if the error is.
 func TestPostgresIgnoredErrors(t *testing.T) {
 	s := openPostgres(t, pgtest.Database(t), nil)
 	for statement, blamed := range map[string]bool{
@@ -181,8 +182,8 @@ func TestPostgresIgnoredErrors(t *testing.T) {
 	}
 }
 
-// TestPostgresIdleHandler: the server ends the session of a handler that computes for longer than the
-// lease. That is a time limit, which counts against an event that is alone.
+// TestPostgresIdleHandler: the server ends the session of a handler that computes for longer than
+// the lease. That is a time limit, which counts against an event that is alone.
 func TestPostgresIdleHandler(t *testing.T) {
 	t.Parallel()
 	address := pgtest.Database(t)
@@ -212,13 +213,14 @@ func TestPostgresIdleHandler(t *testing.T) {
 	}
 }
 
-// TestPostgresClaimEndsPaused: a claim, and an operator who sets a checkpoint, end the session of an owner
-// that is paused in a step, within their own time. Claims that wait together do not end each other, and
-// one whose lease has been lost ends nothing.
+// TestPostgresClaimEndsPaused: a claim, and an operator who sets a checkpoint, end the session of
+// an owner that is paused in a step, within their own time. Claims that wait together do not end
+// each other, and one whose lease has been lost ends nothing.
 func TestPostgresClaimEndsPaused(t *testing.T) {
 	t.Parallel()
 	address := pgtest.Database(t)
-	// What holds a checkpoint is ended after six seconds. Another claim holds it for less than three.
+	// What holds a checkpoint is ended after six seconds. Another claim holds it for less than
+	// three.
 	opened := func() *Store {
 		s := openPostgres(t, address, patient)
 		s.busy = 12 * time.Second
@@ -273,7 +275,8 @@ func TestPostgresClaimEndsPaused(t *testing.T) {
 	}
 }
 
-// TestPostgresClaimSparesQueue: a claim that waits behind another one ends the session that both wait for.
+// TestPostgresClaimSparesQueue: a claim that waits behind another one ends the session that both
+// wait for.
 func TestPostgresClaimSparesQueue(t *testing.T) {
 	address := pgtest.Database(t)
 	s, hurried := openPostgres(t, address, &ServerConfig{LockTimeout: time.Hour}), endingSoon(openPostgres(t, address, patient))
@@ -293,8 +296,8 @@ func TestPostgresClaimSparesQueue(t *testing.T) {
 	suite.NoError(t, "first claim", <-first)
 }
 
-// TestPostgresClaimMayNot: a claim ends no session of another user, also if it may. It says whose it is, and
-// what to do.
+// TestPostgresClaimMayNot: a claim ends no session of another user, also if it may. It says whose
+// it is, and what to do.
 func TestPostgresClaimMayNot(t *testing.T) {
 	address := pgtest.Database(t)
 	cfg := &ServerConfig{LockTimeout: 5 * time.Second}
@@ -344,7 +347,8 @@ func TestPostgresOtherSettings(t *testing.T) {
 	})
 }
 
-// TestPostgresPooler: a PgBouncer in transaction mode may be between, which refuses startup parameters.
+// TestPostgresPooler: a PgBouncer in transaction mode may be between, which refuses startup
+// parameters.
 func TestPostgresPooler(t *testing.T) {
 	through := pgtest.PgBouncer(t, "transaction")
 	cfg := &ServerConfig{MaxConns: 4, LockTimeout: 20 * time.Second}
@@ -361,8 +365,8 @@ func TestPostgresPooler(t *testing.T) {
 	})
 }
 
-// TestPostgresSchema: the tables may be in a schema of their own, which a handler's search_path does not
-// change.
+// TestPostgresSchema: the tables may be in a schema of their own, which a handler's search_path
+// does not change.
 func TestPostgresSchema(t *testing.T) {
 	const name = `Odd "name".x`
 	s := openPostgres(t, pgtest.Database(t), &ServerConfig{Schema: name})
@@ -380,8 +384,8 @@ func TestPostgresSchema(t *testing.T) {
 	}
 }
 
-// TestPostgresInsert: Insert copies rows, quotes names, and names the row that the database refuses or that
-// cannot be sent.
+// TestPostgresInsert: Insert copies rows, quotes names, and names the row that the database refuses
+// or that cannot be sent.
 func TestPostgresInsert(t *testing.T) {
 	s := openPostgres(t, pgtest.Database(t), nil)
 	suite.NoError(t, "create", execute(t.Context(), s.DB(), `CREATE TABLE "a ""quoted"" table" ("order by" bigint, "?" text, small int CHECK (small < 10), at timestamptz, body bytea)`))
@@ -434,8 +438,9 @@ func TestPostgresInsert(t *testing.T) {
 	}
 }
 
-// TestPostgresStandby: a failover moves the primary's address while connections to the other server stay:
-// they are given up when that turns out to be a standby, so that the next attempt reaches the primary.
+// TestPostgresStandby: a failover moves the primary's address while connections to the other server
+// stay: they are given up when that turns out to be a standby, so that the next attempt reaches the
+// primary.
 func TestPostgresStandby(t *testing.T) {
 	primary := pgtest.New(t, nil)
 	address, err := primary.CreateDatabase(t.Context(), "flights")
@@ -483,8 +488,8 @@ func TestPostgresErrors(t *testing.T) {
 	}
 }
 
-// TestPostgresLostCommits: consumers work through a hub over a network that loses commits in every way, one
-// over database/sql and one over pgx. Each event's effect is there once.
+// TestPostgresLostCommits: consumers work through a hub over a network that loses commits in every
+// way, one over database/sql and one over pgx. Each event's effect is there once.
 func TestPostgresLostCommits(t *testing.T) {
 	const partitions, events = 3, 600
 	address := pgtest.Database(t)

@@ -10,8 +10,9 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
-// roundTripsOfBatch checks how many round trips a batch takes that Tx.Insert writes in bulk, and one whose
-// handler also has a statement of its own. What is sent besides the rows does not grow with them.
+// roundTripsOfBatch checks how many round trips a batch takes that Tx.Insert writes in bulk, and
+// one whose handler also has a statement of its own. What is sent besides the rows does not grow
+// with them.
 func roundTripsOfBatch(t *testing.T, open func(cfg *ServerConfig) *Store, wantInsert, wantOwn int64) {
 	var wire roundtrips.Counter
 	s := open(&ServerConfig{Dial: wire.Dial, MaxConns: 1})

@@ -90,8 +90,8 @@ func current(ctx context.Context, db *sql.DB, d dialect, component string) error
 	return err
 }
 
-// unlock releases the lock, which belongs to the session and not to a transaction. If the server does
-// not answer, the driver closes the connection, which releases it too.
+// unlock releases the lock, which belongs to the session and not to a transaction. If the server
+// does not answer, the driver closes the connection, which releases it too.
 func unlock(ctx context.Context, conn *sql.Conn, d dialect) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

@@ -317,7 +317,8 @@ func TestCheck(t *testing.T) {
 	saysAll(t, "a newer one", CheckSQLite(t.Context(), path), path, fmt.Sprintf("version %d", ours+2), "upgrade it")
 }
 
-// Dead letters that a program of version 4 has stored, or stores beside this one, are not copied yet.
+// Dead letters that a program of version 4 has stored, or stores beside this one, are not copied
+// yet.
 func TestCopiesBesideVersion4(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	cfg, err := (*Config)(nil).withDefaults()

@@ -14,11 +14,11 @@ import (
 const seizeEvery = 50 * time.Millisecond
 
 // seize runs a transaction that changes a checkpoint's row, where the database lets one session end
-// another. If other sessions hold the row for longer than half of the lock time-out, or than a quarter of
-// the time that ctx leaves, those of the store's own user are ended: one may belong to an owner that is
-// paused. With a lease, the transaction ends instead if the checkpoint belongs to a later claim. Sessions
-// of others, which may be no consumers, are waited for and named. Where no session can be ended, the row
-// is waited for.
+// another. If other sessions hold the row for longer than half of the lock time-out, or than a
+// quarter of the time that ctx leaves, those of the store's own user are ended: one may belong to
+// an owner that is paused. With a lease, the transaction ends instead if the checkpoint belongs to
+// a later claim. Sessions of others, which may be no consumers, are waited for and named. Where no
+// session can be ended, the row is waited for.
 func (s *Store) seize(ctx context.Context, lease *driver.Lease, what string, fn func(ctx context.Context, t *transaction) error) error {
 	if s.sql.Session == "" {
 		return s.inTransaction(ctx, what, func(t *transaction) error { return fn(ctx, t) })
@@ -70,8 +70,8 @@ func (s *Store) grace(ctx context.Context) time.Duration {
 	return max(time.Millisecond, min(s.busy/2, time.Until(deadline)/4))
 }
 
-// laterClaim returns a [driver.FencedError] if the checkpoint belongs to a claim that is later than the
-// lease, or of another owner in the same epoch. Nobody has the lease that is nil.
+// laterClaim returns a [driver.FencedError] if the checkpoint belongs to a claim that is later than
+// the lease, or of another owner in the same epoch. Nobody has the lease that is nil.
 func (s *Store) laterClaim(ctx context.Context, lease *driver.Lease) error {
 	if lease == nil {
 		return nil
@@ -85,9 +85,9 @@ func (s *Store) laterClaim(ctx context.Context, lease *driver.Lease) error {
 	return nil
 }
 
-// endBlockers ends the sessions that a session waits for, once they have been in the way for a time,
-// repeatedly until ctx ends: other claims pass within it. It returns why it did not end one, nil if there
-// was none such.
+// endBlockers ends the sessions that a session waits for, once they have been in the way for a
+// time, repeatedly until ctx ends: other claims pass within it. It returns why it did not end one,
+// nil if there was none such.
 func (s *Store) endBlockers(ctx context.Context, waiting int64, after time.Duration) (refusal error) {
 	since := map[int64]time.Time{}
 	for ctx.Err() == nil {
@@ -106,8 +106,8 @@ type session struct {
 	own               bool // of the store's user, so that a claim may end it
 }
 
-// endBlockersOnce uses a connection of the leases: handlers may use all the others. It keeps since when
-// each session has been in the way.
+// endBlockersOnce uses a connection of the leases: handlers may use all the others. It keeps since
+// when each session has been in the way.
 func (s *Store) endBlockersOnce(ctx context.Context, waiting int64, since map[int64]time.Time, after time.Duration) error {
 	columns := func(b *session) []any { return []any{&b.id, &b.user, &b.application, &b.own} }
 	blockers, err := collect(ctx, s.leases.db, columns, s.sql.Blockers, []any{waiting})

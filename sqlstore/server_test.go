@@ -45,7 +45,8 @@ func written(ctx context.Context, s *Store) ([]string, error) {
 	return collect(ctx, s.reader, func(key *string) []any { return []any{key, new(any)} }, "SELECT * FROM effects ORDER BY 1", nil)
 }
 
-// inNextEpoch is a step of a handler on a partition that is claimed in the next epoch, at its start.
+// inNextEpoch is a step of a handler on a partition that is claimed in the next epoch, at its
+// start.
 func inNextEpoch(t *testing.T, s *Store, fn func(ctx context.Context, tx *Tx) error) error {
 	t.Helper()
 	return s.Commit(t.Context(), driver.Step{Lease: nextEpoch(t, s), From: driver.Unset, To: positionAt(9)}, fn)
@@ -73,7 +74,8 @@ func mustWriteNothing(t *testing.T, what string, s *Store) {
 	}
 }
 
-// cannotStart fails the test unless what opens a database fails in one line with the words, without a password.
+// cannotStart fails the test unless what opens a database fails in one line with the words, without
+// a password.
 func cannotStart(t *testing.T, address, password string, words []string, check func(context.Context, string, *ServerConfig) error,
 	open func(context.Context, string, *ServerConfig) (*Store, error), connectorOf func(string) (sqldriver.Connector, error)) {
 	t.Helper()
@@ -197,8 +199,8 @@ func silentSteps(t *testing.T, link *tcplink.Link, s *Store, within time.Duratio
 	}
 }
 
-// silentEnds has the server fall silent before COMMIT and before ROLLBACK, which must be given up within a
-// time, and does not blame the handler.
+// silentEnds has the server fall silent before COMMIT and before ROLLBACK, which must be given up
+// within a time, and does not blame the handler.
 func silentEnds(t *testing.T, link *tcplink.Link, s *Store, within time.Duration) {
 	lease := leaseOf("0", "a", 1)
 	claim := func() error { _, err := s.Claim(t.Context(), lease, "1"); return err }

@@ -25,9 +25,9 @@ import (
 // is missing, and brings its tables up to date. The leases are kept beside it,
 // in path-leases. A nil cfg takes every default.
 //
-// Several processes on one machine may use the same file. SQLite's write-ahead log needs memory that
-// they share, so a network file system does not work. They write one at a time. A process that is
-// stopped (SIGSTOP, a debugger) inside a transaction blocks all the others until it continues or
+// Several processes on one machine may use the same file. SQLite's write-ahead log needs memory
+// that they share, so a network file system does not work. They write one at a time. A process that
+// is stopped (SIGSTOP, a debugger) inside a transaction blocks all the others until it continues or
 // exits; one that is killed does not.
 //
 // A commit is on disk when it returns (synchronous = FULL). Foreign keys are
@@ -252,7 +252,8 @@ func (sqliteDialect) lock(ctx context.Context, t *transaction, args []any) (bool
 
 func (sqliteDialect) intact(context.Context, *transaction) error { return nil }
 
-// chunkRows was measured with rows of 1 KB: 16 and more are a fifth faster than one; 500 are no better.
+// chunkRows was measured with rows of 1 KB: 16 and more are a fifth faster than one; 500 are no
+// better.
 const chunkRows = 64
 
 // conflictClause finds the conflict clause of a constraint in the statement of a table.
@@ -353,8 +354,8 @@ func isValue(text string) bool {
 	return false
 }
 
-// isMissing reports whether SQLite says that a statement names something that is missing, or cannot be
-// read. Only the text says so: the code is that of every wrong statement.
+// isMissing reports whether SQLite says that a statement names something that is missing, or cannot
+// be read. Only the text says so: the code is that of every wrong statement.
 func isMissing(text string) bool {
 	for _, words := range []string{": no such ", " has no column named ", ": syntax error", "incomplete input", "not authorized"} {
 		if strings.Contains(text, words) {

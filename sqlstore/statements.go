@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// statements is the SQL of the store, with ? for its arguments. Comments list
-// them in order; MySQL has no way to use one twice. Group stands for namespace, topic, consumer_group; key for group,
-// partition; lease for key, owner, epoch; progress for the columns of a checkpoint after those of its
-// key. Every decision is made inside a single statement: nothing is read first and written later.
-// What a statement has written is read, where that is needed, in the same transaction. Assignments
-// are in an order in which none reads a column that one before it has changed: MySQL makes them
-// one after the other.
+// statements is the SQL of the store, with ? for its arguments. Comments list them in order; MySQL
+// has no way to use one twice. Group stands for namespace, topic, consumer_group; key for group,
+// partition; lease for key, owner, epoch; progress for the columns of a checkpoint after those of
+// its key. Every decision is made inside a single statement: nothing is read first and written
+// later. What a statement has written is read, where that is needed, in the same transaction.
+// Assignments are in an order in which none reads a column that one before it has changed: MySQL
+// makes them one after the other.
 type statements struct {
 	TakeLease string // owner, lowest new epoch, ms to live, key, owner; one row, or none if it is held or missing
 	AddLease  string // key, owner, epoch, ms to live; one row, or none or a duplicate if there is one
@@ -232,7 +232,8 @@ var portable = statements{
 		SELECT ` + deadLetterColumns + heavyColumns + ` FROM sluice_dead_letters
 		WHERE ` + ofKey + ` AND status = 'retry' AND next_attempt <= {now}
 		ORDER BY sequence_number, id LIMIT ?`,
-	// One look into the index for each partition: it reads no dead letters but those marked for redrive.
+	// One look into the index for each partition: it reads no dead letters but those marked for
+	// redrive.
 	DuePartitions: `
 		SELECT name FROM {names}
 		WHERE EXISTS (SELECT 1 FROM sluice_dead_letters {by status} WHERE ` + ofGroup + ` AND partition = {name} AND status = 'retry' AND next_attempt <= {now})`,
@@ -259,8 +260,8 @@ func newStatements(own statements, change func(query string) string) *statements
 	return &own
 }
 
-// takeParts takes the parts of statements from those whose arguments are not numbered: the dialect's
-// rebind numbers what is made of them.
+// takeParts takes the parts of statements from those whose arguments are not numbered: the
+// dialect's rebind numbers what is made of them.
 func (s *statements) takeParts(whole *statements) {
 	s.RenewAll, s.MarkRedrive, s.Discard = whole.RenewAll, whole.MarkRedrive, whole.Discard
 	s.OfGroup, s.IdIn, s.KeyIs, s.StatusIn, s.ErrorContains = whole.OfGroup, whole.IdIn, whole.KeyIs, whole.StatusIn, whole.ErrorContains

@@ -6,8 +6,8 @@
 // handler: advance.go and deadletterqueue.go.
 //
 // The databases are SQLite, through a driver without cgo ([OpenSQLite]), MySQL and MariaDB
-// ([OpenMySQL]), SQL Server and Azure SQL ([OpenSQLServer]), and PostgreSQL ([OpenPostgres]). What differs between databases is
-// behind one interface, in dialect.go.
+// ([OpenMySQL]), SQL Server and Azure SQL ([OpenSQLServer]), and PostgreSQL ([OpenPostgres]). What
+// differs between databases is behind one interface, in dialect.go.
 //
 // [Store.Commit] locks the checkpoint before the handler and moves it after it. In a server it
 // takes, besides the handler's statements: four round trips in PostgreSQL (begin; lock; check and
@@ -63,10 +63,10 @@ func (cfg *Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Store keeps checkpoints and dead letters in the database that handlers write
-// to. It is safe for concurrent use. In SQLite its transactions run one after the other. A handler must
-// not call methods that write ([Store.Claim], [Store.Redrive] and so on): they would wait until the
-// handler returns.
+// Store keeps checkpoints and dead letters in the database that handlers write to. It is safe for
+// concurrent use. In SQLite its transactions run one after the other. A handler must not call
+// methods that write ([Store.Claim], [Store.Redrive] and so on): they would wait until the handler
+// returns.
 type Store struct {
 	name    string // of the database, for errors
 	dialect dialect
@@ -76,11 +76,11 @@ type Store struct {
 	shared  *sql.DB // of the program, which the others borrow connections from; nil: there is none
 	busy    time.Duration
 	turns   *turns // nil: others may write at the same time
-	// patience bounds each round trip of the store's own in a step; 0: there is no server that could
-	// be silent.
+	// patience bounds each round trip of the store's own in a step; 0: there is no server that
+	// could be silent.
 	patience time.Duration
-	// idle is for how long a session may be idle in a step before the server ends it, or a rival does; 0:
-	// for ever.
+	// idle is for how long a session may be idle in a step before the server ends it, or a rival
+	// does; 0: for ever.
 	idle   time.Duration
 	leases *Leases
 	safe   sync.Map // names of the tables that were found safe for [Tx.Insert]
@@ -114,8 +114,8 @@ func (s *Store) outage(ctx context.Context, what string, err error) error {
 	return outage(ctx, s.dialect, s.name, what, err)
 }
 
-// outage says in one line what could not be done, in which database, why, and what to do. The driver
-// reports a cancelled statement in several ways; here it is always the context's error.
+// outage says in one line what could not be done, in which database, why, and what to do. The
+// driver reports a cancelled statement in several ways; here it is always the context's error.
 func outage(ctx context.Context, d dialect, name, what string, err error) error {
 	if cancelled := ctx.Err(); cancelled != nil {
 		if cause := context.Cause(ctx); cause != cancelled {
@@ -147,8 +147,9 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// one runs a statement that returns at most one row, and reports whether it did. It reads the result
-// to its end, so that outside a transaction the write is committed when one returns without an error.
+// one runs a statement that returns at most one row, and reports whether it did. It reads the
+// result to its end, so that outside a transaction the write is committed when one returns without
+// an error.
 func one(ctx context.Context, q querier, query string, args []any, dest ...any) (bool, error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {

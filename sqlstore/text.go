@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// clean makes text storable: it must be UTF-8, and for many tools SQL text ends at a NUL. What cannot
-// be stored becomes U+FFFD.
+// clean makes text storable: it must be UTF-8, and for many tools SQL text ends at a NUL. What
+// cannot be stored becomes U+FFFD.
 func clean(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s

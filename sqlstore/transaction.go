@@ -56,8 +56,8 @@ func (s *Store) begin(ctx context.Context) (*transaction, error) {
 	return t, nil
 }
 
-// beginOn begins a transaction that lasts until inner ends. A server that does not answer in time is
-// given up.
+// beginOn begins a transaction that lasts until inner ends. A server that does not answer in time
+// is given up.
 func (s *Store) beginOn(ctx context.Context, conn *sql.Conn, inner context.Context, t *transaction) error {
 	if s.patience > 0 {
 		late := time.AfterFunc(s.patience, t.cancel)
@@ -149,8 +149,8 @@ type write struct {
 }
 
 // upsert runs update, and insert if update has changed nothing, and reports whether one of the two
-// has changed a row. If there is a row by the time of the insert, of a process that has just inserted
-// it or one that update may not change, update decides again: it sees the row now.
+// has changed a row. If there is a row by the time of the insert, of a process that has just
+// inserted it or one that update may not change, update decides again: it sees the row now.
 func upsert(ctx context.Context, tx querier, d dialect, update, insert write) (bool, error) {
 	for _, w := range []write{update, insert, update} {
 		n, err := changed(ctx, tx, w.query, w.args...)

@@ -10,9 +10,9 @@ import (
 )
 
 // SQLite has one write lock and no queue for it: a process that waits for it polls. A process that
-// begins its next transaction immediately after the last would lock the others out for ever, because
-// none of them polls in that moment. Therefore a process that has written without a pause for a turn
-// pauses, long enough for every waiting process to poll.
+// begins its next transaction immediately after the last would lock the others out for ever,
+// because none of them polls in that moment. Therefore a process that has written without a pause
+// for a turn pauses, long enough for every waiting process to poll.
 const (
 	askEvery = time.Millisecond
 	turn     = 200 * time.Millisecond
@@ -26,8 +26,8 @@ type turns struct {
 	ended time.Time // of the last transaction
 }
 
-// take pauses for the interval if the turn is over. The caller holds the writing connection, so that
-// no other goroutine of this process writes meanwhile.
+// take pauses for the interval if the turn is over. The caller holds the writing connection, so
+// that no other goroutine of this process writes meanwhile.
 func (t *turns) take(ctx context.Context) error {
 	if t == nil {
 		return nil

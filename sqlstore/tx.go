@@ -18,9 +18,9 @@ import (
 // methods that sqlc and similar tools need, and cannot commit: the store commits after the handler
 // has returned nil. If a handler ends the transaction by SQL, it has failed and nothing is written.
 //
-// Rows and statements are closed with the transaction. In MySQL and MariaDB rows must be closed before
-// the next statement, and before the handler returns. Like [sql.Tx] it may be used by several
-// goroutines of the handler, all of which must have ended when the handler returns.
+// Rows and statements are closed with the transaction. In MySQL and MariaDB rows must be closed
+// before the next statement, and before the handler returns. Like [sql.Tx] it may be used by
+// several goroutines of the handler, all of which must have ended when the handler returns.
 type Tx struct {
 	tx          *sql.Tx
 	transaction *transaction
@@ -241,8 +241,8 @@ func sizeOf(row []any) (size int) {
 	return size
 }
 
-// refused finds the row of a chunk that violates a constraint by writing the rows one at a time: the
-// statement of the whole chunk has written nothing.
+// refused finds the row of a chunk that violates a constraint by writing the rows one at a time:
+// the statement of the whole chunk has written nothing.
 func (t *Tx) refused(ctx context.Context, text string, chunk [][]any, first int, err error) error {
 	if _, named := errors.AsType[*RowError](err); named || t.dialect.fault(err) != faultConstraint {
 		return err

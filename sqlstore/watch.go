@@ -14,8 +14,8 @@ import (
 
 // watch observes one physical connection while a handler uses its transaction. It refuses every
 // commit, however the handler attempts it; it refuses statements that would run outside the
-// transaction after that is over; and it keeps the first failure of the database itself, even if the
-// handler drops that error.
+// transaction after that is over; and it keeps the first failure of the database itself, even if
+// the handler drops that error.
 //
 // It is below database/sql, because that gives the handler rows and statements of its own, whose
 // errors only the handler sees.
@@ -132,8 +132,8 @@ func (w *watch) record(err error, text string) error {
 	return err
 }
 
-// statements returns the statements that the handler ran, by shape, and the one that was refused, and
-// why.
+// statements returns the statements that the handler ran, by shape, and the one that was refused,
+// and why.
 func (w *watch) statements() (ran *sqlshape.Log, refused string, why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-go/sluice/stamp"
 )
 
-// TestDropStampHeaders: a stage that passes on headers of a stamped event must not pass on its stamp.
+// TestDropStampHeaders: a stage that passes on headers of a stamped event must not pass on its
+// stamp.
 func TestDropStampHeaders(t *testing.T) {
 	properties := map[string]any{}
 	(&stamp.Stamp{Parked: "1-2", Redrive: true}).SetTo(properties)

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
-// attempts is what checkAttempts works on: partition 0 of a store of either kind, claimed for owner a,
-// at position 9.
+// attempts is what checkAttempts works on: partition 0 of a store of either kind, claimed for owner
+// a, at position 9.
 type attempts struct {
 	record func(ctx context.Context, lease driver.Lease, at driver.Position, attempt driver.AttemptRecord) error
 	a      driver.Lease
@@ -18,8 +18,8 @@ type attempts struct {
 	read   func() driver.Checkpoint
 }
 
-// checkAttempts checks that an attempt record is kept whole, also by a claim of the next owner, until
-// the position moves, and that only the owner stores one.
+// checkAttempts checks that an attempt record is kept whole, also by a claim of the next owner,
+// until the position moves, and that only the owner stores one.
 func checkAttempts(t testing.TB, s attempts) {
 	record := driver.AttemptRecord{Sequence: 10, DeadLetter: 1 << 40, Attempts: 2, Error: "first line\nsecond 'line' \"√\" \\ %", Unreturned: 1}
 	suite.NoError(t, "record", s.record(suite.Context(t), s.a, positionAt(9), record))

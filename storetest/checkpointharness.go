@@ -122,8 +122,8 @@ func (h *CheckpointHarness) wantPosition(t testing.TB, want driver.Position, don
 	h.wantCheckpoint(t, "read", h.checkpoint(t, "0"), want, done...)
 }
 
-// wantCheckpoint fails the test for a checkpoint that is not at this position, or has lost more of what
-// is done after it than the store may.
+// wantCheckpoint fails the test for a checkpoint that is not at this position, or has lost more of
+// what is done after it than the store may.
 func (h *CheckpointHarness) wantCheckpoint(t testing.TB, what string, p driver.Checkpoint, want driver.Position, done ...driver.SequenceRange) {
 	t.Helper()
 	if p.Position != want {

@@ -389,8 +389,8 @@ func raceChecks() []suite.Check[CheckpointHarness] {
 			h.advance(t, b, positionAt(11))
 		}},
 		{Name: "Incarnation", Run: func(t testing.TB, h CheckpointHarness) {
-			// The topic was recreated. The owner claims the checkpoint of before, and an advance that
-			// it had sent for the new topic arrives later.
+			// The topic was recreated. The owner claims the checkpoint of before, and an advance
+			// that it had sent for the new topic arrives later.
 			a := h.begin(t)
 			before := h.checkpoint(t, "0")
 			for _, to := range []int64{9, 50} {

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
-// uncopied returns the sequence numbers of partition 0's dead letters that are not marked as copied,
-// in the order of their IDs, which it checks.
+// uncopied returns the sequence numbers of partition 0's dead letters that are not marked as
+// copied, in the order of their IDs, which it checks.
 func (h DeadLetterQueueHarness) uncopied(t testing.TB, marks driver.CopyMarks, after int64, limit int) (numbers []int64) {
 	t.Helper()
 	list, err := marks.Uncopied(suite.Context(t), testGroup, "0", after, limit)

@@ -13,10 +13,10 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
-// Silence makes the server of a driver silent: requests get no answer, and neither does an attempt to
-// connect, until end is called. Nothing fails at once, as when a network drops packets. Where a driver
-// has no server, another process holds what its writes need. A nil Silence, or a nil end, leaves out
-// the case that needs it.
+// Silence makes the server of a driver silent: requests get no answer, and neither does an attempt
+// to connect, until end is called. Nothing fails at once, as when a network drops packets. Where a
+// driver has no server, another process holds what its writes need. A nil Silence, or a nil end,
+// leaves out the case that needs it.
 type Silence func(t testing.TB) (end func())
 
 // request is a call of a driver that is made while its server is silent.
@@ -59,8 +59,8 @@ func (s Silence) run(t testing.TB, requests ...request) {
 	end()
 }
 
-// returns runs a request and reports whether it has returned late after its deadline. If it has not,
-// it ends the silence, so that the test can end.
+// returns runs a request and reports whether it has returned late after its deadline. If it has
+// not, it ends the silence, so that the test can end.
 func returns(t testing.TB, end func(), send func() error) (err error, returned bool) {
 	over := suite.Spawn(t, send)
 	timer := time.NewTimer(late)
@@ -234,7 +234,8 @@ var silenceOfQueue = suite.Check[DeadLetterQueueHarness]{Name: "SilentServer", R
 	}
 }}
 
-// answerLost is about a change of which nothing shows whether it was made: the engine makes it again.
+// answerLost is about a change of which nothing shows whether it was made: the engine makes it
+// again.
 var answerLost = suite.Check[DeadLetterQueueHarness]{Name: "AnswerLost", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 	twice := func(what string, send func(ctx context.Context) error) {
 		t.Helper()

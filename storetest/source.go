@@ -486,7 +486,8 @@ func wantRetentionError(t testing.TB, what string, err error, partition string, 
 	}
 }
 
-// wantStolenError fails the test for an error that is not a StolenError; the epoch need not be known.
+// wantStolenError fails the test for an error that is not a StolenError; the epoch need not be
+// known.
 func wantStolenError(t testing.TB, what string, err error, partition string, epoch int64) {
 	t.Helper()
 	e, found := errors.AsType[*driver.StolenError](err)

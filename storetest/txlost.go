@@ -25,11 +25,12 @@ func (l Loss) String() string {
 	return [...]string{"commit that never arrives", "commit whose answer is lost", "commit that is late"}[l]
 }
 
-// Lose has the network lose the next commit of the store. underway, if not nil, is called while the commit
-// is on its way. deliver returns when the database has answered a commit that was late.
+// Lose has the network lose the next commit of the store. underway, if not nil, is called while the
+// commit is on its way. deliver returns when the database has answered a commit that was late.
 type Lose func(how Loss, underway func()) (deliver func())
 
-// lostChecks are about commits that a network loses: what Claim returns afterwards is the last word.
+// lostChecks are about commits that a network loses: what Claim returns afterwards is the last
+// word.
 func lostChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	var checks []suite.Check[TxHarness[Tx]]
 	check := func(name string, run func(t testing.TB, h TxHarness[Tx])) {
@@ -115,8 +116,8 @@ func lostChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	return checks
 }
 
-// lose commits the next step after a sequence number, which the network loses. Its effect is the number that
-// it moves to.
+// lose commits the next step after a sequence number, which the network loses. Its effect is the
+// number that it moves to.
 func (h *TxHarness[Tx]) lose(t testing.TB, how Loss, lease driver.Lease, from int64, underway func()) (deliver func()) {
 	t.Helper()
 	return h.loseWithin(suite.Context(t), t, how, lease, from, underway)
@@ -135,7 +136,8 @@ func (h *TxHarness[Tx]) loseWithin(ctx context.Context, t testing.TB, how Loss, 
 	return deliver
 }
 
-// claimLost claims until it succeeds: the database may still have to end the connection that was lost.
+// claimLost claims until it succeeds: the database may still have to end the connection that was
+// lost.
 func (h *TxHarness[Tx]) claimLost(t testing.TB, lease driver.Lease) (p driver.Checkpoint) {
 	t.Helper()
 	again(t, "claim after a commit that was lost", func(ctx context.Context) (err error) {
@@ -145,7 +147,8 @@ func (h *TxHarness[Tx]) claimLost(t testing.TB, lease driver.Lease) (p driver.Ch
 	return p
 }
 
-// claimOpen claims a partition whose last transaction may still be open, and reports whether it could.
+// claimOpen claims a partition whose last transaction may still be open, and reports whether it
+// could.
 func (h *TxHarness[Tx]) claimOpen(t testing.TB, lease driver.Lease) (p driver.Checkpoint, claimed bool) {
 	t.Helper()
 	ctx := suite.Context(t)

@@ -97,7 +97,8 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if p := h.claim(t, a); p.DeadLettersBelow != 12 {
 				t.Errorf("all dead letters are below %d, want 12", p.DeadLettersBelow)
 			}
-			// The step's own dead letter of the number is another one, and what is set aside is not settled.
+			// The step's own dead letter of the number is another one, and what is set aside is not
+			// settled.
 			other := deadLetterOf("0", 12)
 			other.Error = "another event"
 			h.commit(t, driver.Step{Lease: a, From: positionAt(9), To: positionAt(12), DeadLetters: []driver.DeadLetter{other}, SettleIncarnation: "incarnation 1"}, h.put("10", "11"))

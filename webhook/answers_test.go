@@ -354,8 +354,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestQueuedDuringRetryAfter: what is queued behind a request whose answer asks for a wait fails too, so that
-// a stop need not wait for it.
+// TestQueuedDuringRetryAfter: what is queued behind a request whose answer asks for a wait fails
+// too, so that a stop need not wait for it.
 func TestQueuedDuringRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newReceiver(t)

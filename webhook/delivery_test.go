@@ -109,8 +109,8 @@ func (v *receiver) distinct() int {
 	return len(v.events)
 }
 
-// TestTroubledReceiver: whatever the receiver does, no event is lost, and the dead letters are exactly
-// the events that it can't take.
+// TestTroubledReceiver: whatever the receiver does, no event is lost, and the dead letters are
+// exactly the events that it can't take.
 func TestTroubledReceiver(t *testing.T) {
 	poison := []int64{17, 400, 401}
 	hit := func(ids []int64) bool {
@@ -205,8 +205,8 @@ func TestTroubledReceiver(t *testing.T) {
 	}
 }
 
-// TestIdentity: an event has the same source and id each time, and the attempts count up. The source
-// is another one after the hub is recreated.
+// TestIdentity: an event has the same source and id each time, and the attempts count up. The
+// source is another one after the hub is recreated.
 func TestIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := deliver(t, 10)
@@ -291,8 +291,8 @@ func TestIncarnationOfRedrives(t *testing.T) {
 	})
 }
 
-// TestOrder: events of one key are posted one after the other, in order, and with order partition all
-// events of a partition are.
+// TestOrder: events of one key are posted one after the other, in order, and with order partition
+// all events of a partition are.
 func TestOrder(t *testing.T) {
 	for name, run := range map[string]func(d *delivery) []sluice.DeadLetter{
 		"key": func(d *delivery) []sluice.DeadLetter { return d.run(nil, nil) },

@@ -5,8 +5,8 @@
 //	…
 //	delivery := sluice.AtLeastOnce(store, webhook.Messages, sink, nil)
 //
-// Where the events of a partition must keep their order, the same sink is a handler, which posts one
-// batch of a partition after the other:
+// Where the events of a partition must keep their order, the same sink is a handler, which posts
+// one batch of a partition after the other:
 //
 //	delivery := sluice.Batches(store, sink.Handler(webhook.Messages), nil)
 //

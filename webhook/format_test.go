@@ -173,8 +173,8 @@ func (c token) GetToken(_ context.Context, o policy.TokenRequestOptions) (azcore
 	return azcore.AccessToken{Token: c.text, ExpiresOn: time.Now().Add(time.Hour)}, c.err
 }
 
-// TestSecrets: no error shows a token, a header or the query of the URL, even if the receiver repeats
-// them.
+// TestSecrets: no error shows a token, a header or the query of the URL, even if the receiver
+// repeats them.
 func TestSecrets(t *testing.T) {
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, strings.Repeat(" ", 3)+r.Header.Get("Authorization")+" "+r.Header.Get("X-Key")+" "+r.URL.RawQuery, http.StatusBadRequest)

@@ -58,8 +58,8 @@ func (h *batchHandler) handle(ctx context.Context, b driver.Batch) error {
 		err = h.sink.postAll(ctx, &of, list, false)
 	}
 	if err == nil && len(b.Events) > 0 {
-		// They are done, and those before them are done or dead letters. If they are handled once more,
-		// it is to see whether the receiver works.
+		// They are done, and those before them are done or dead letters. If they are handled once
+		// more, it is to see whether the receiver works.
 		last := b.Events[len(b.Events)-1].Sequence
 		maps.DeleteFunc(before.messages, func(n int64, _ []*Message) bool { return n <= last })
 	}
@@ -100,7 +100,8 @@ func (o origin) partitionOnly() origin {
 	return o
 }
 
-// messages returns the messages of each event, and those among them that the receiver has not taken.
+// messages returns the messages of each event, and those among them that the receiver has not
+// taken.
 func (h *batchHandler) messages(ctx context.Context, b driver.Batch, before map[int64][]*Message) (list []ordered, made [][]*Message, err error) {
 	made = make([][]*Message, len(b.Events))
 	for i, e := range b.Events {
@@ -136,8 +137,8 @@ func (s *Sink) postAll(ctx context.Context, of *origin, list []ordered, redriven
 	return nil
 }
 
-// ahead returns the messages that may go into the next request: as many as it may have, since the last
-// failure of one of them.
+// ahead returns the messages that may go into the next request: as many as it may have, since the
+// last failure of one of them.
 func (s *Sink) ahead(list []ordered) []ordered {
 	most := int(s.most.Load())
 	for i, m := range list {

@@ -52,8 +52,8 @@ func TestHandlerBatches(t *testing.T) {
 	})
 }
 
-// TestHandlerPostsTheRest: an answer per event ends neither in a repetition of what was accepted nor in
-// the loss of what was not.
+// TestHandlerPostsTheRest: an answer per event ends neither in a repetition of what was accepted
+// nor in the loss of what was not.
 func TestHandlerPostsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := deliver(t, 600)
@@ -125,7 +125,8 @@ func TestHandlerCountsAttempts(t *testing.T) {
 	})
 }
 
-// TestHandlerRecords: an event without messages is done, and one whose messages cannot be made is rejected.
+// TestHandlerRecords: an event without messages is done, and one whose messages cannot be made is
+// rejected.
 func TestHandlerRecords(t *testing.T) {
 	v := newReceiver(t)
 	sink := open(t, "http://test/api", &Config{Transport: v})
@@ -169,9 +170,11 @@ func TestHandlerInAnOutageOfRecords(t *testing.T) {
 	}
 }
 
-// TestHandlerOfARandomReceiver: a receiver that fails at random, whatever it is sent, makes no dead letters.
+// TestHandlerOfARandomReceiver: a receiver that fails at random, whatever it is sent, makes no dead
+// letters.
 func TestHandlerOfARandomReceiver(t *testing.T) {
-	// An event that fails alone more often than this is a dead letter by right, which chance must not reach.
+	// An event that fails alone more often than this is a dead letter by right, which chance must
+	// not reach.
 	const most = maxStrikes + 2 // 2 are one fewer than the default of sluice.Config.Attempts
 	for seed := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {

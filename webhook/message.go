@@ -14,8 +14,8 @@ type Message struct {
 	Event *driver.Event
 	Type  string // of the CloudEvent; empty: [Config].Type
 
-	// TraceParent and TraceState are the trace context of the event (W3C). They become members of the event in the
-	// body, and headers of a request with this event only. Default: none.
+	// TraceParent and TraceState are the trace context of the event (W3C). They become members of
+	// the event in the body, and headers of a request with this event only. Default: none.
 	TraceParent, TraceState string
 
 	attempts int    // requests that it was a part of

@@ -115,9 +115,9 @@ func (s *Sink) Check(ctx context.Context) error {
 	return nil
 }
 
-// Probe posts a request without events, with the authorization and the signature of every other, and
-// returns nil if the endpoint answers with success as it has to. It changes nothing in a receiver that
-// handles each event of a request. The error is an [*Error].
+// Probe posts a request without events, with the authorization and the signature of every other,
+// and returns nil if the endpoint answers with success as it has to. It changes nothing in a
+// receiver that handles each event of a request. The error is an [*Error].
 func (s *Sink) Probe(ctx context.Context) error {
 	of := origin{topic: "sluice-check", group: "sluice-check", partition: "0"}
 	var body []byte

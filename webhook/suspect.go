@@ -8,11 +8,11 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// A failure such as 500, a time-out or a lost connection can be an outage, or one event can make the
-// receiver fail. The difference is whether the receiver accepts other events meanwhile. So the events
-// of a failed batch are sent in smaller ones. An event that fails alone is to blame only if the
-// receiver has accepted something since the event's failure before; if nothing new was sent, what it
-// has accepted last is posted again.
+// A failure such as 500, a time-out or a lost connection can be an outage, or one event can make
+// the receiver fail. The difference is whether the receiver accepts other events meanwhile. So the
+// events of a failed batch are sent in smaller ones. An event that fails alone is to blame only if
+// the receiver has accepted something since the event's failure before; if nothing new was sent,
+// what it has accepted last is posted again.
 
 // maxStrikes is how often an event may fail alone, while the receiver accepts others, before its
 // failures count as attempts. A receiver that fails at random must not make dead letters.
@@ -43,8 +43,8 @@ func (q *queue) suspect(batch []*record, e *Error) {
 	q.fail(batch, err)
 }
 
-// blame returns the error of the messages of a request whose failure one of them may have caused, or
-// that they are to be posted at once in two halves.
+// blame returns the error of the messages of a request whose failure one of them may have caused,
+// or that they are to be posted at once in two halves.
 func (s *Sink) blame(messages []*Message, e *Error) (split bool, err error) {
 	n, now := len(messages), s.accepted.Load()
 	slow := errors.Is(e, context.DeadlineExceeded)

@@ -138,8 +138,8 @@ func queueAgain(t testing.TB, q Queue) {
 	}
 	second := received(t, q, 1)[0]
 	if second.Deliveries > first.Deliveries+1 {
-		// The service may have delivered it to the receive that was given up, after the lock had expired.
-		// Since then none was given up.
+		// The service may have delivered it to the receive that was given up, after the lock had
+		// expired. Since then none was given up.
 		first, second = second, received(t, q, 1)[0]
 	}
 	if second.ID != first.ID || second.Deliveries != first.Deliveries+1 || string(second.Body) != "a" {
@@ -184,8 +184,8 @@ func queueLost(t testing.TB, q Queue) {
 	})
 }
 
-// extendAgain receives a message that was received before, and extends its lock after do. It repeats
-// that a few times if the lock is lost, because the machine may have stood still.
+// extendAgain receives a message that was received before, and extends its lock after do. It
+// repeats that a few times if the lock is lost, because the machine may have stood still.
 func extendAgain(t testing.TB, q autoscale.Queue, do func()) {
 	t.Helper()
 	err := autoscale.ErrLockLost

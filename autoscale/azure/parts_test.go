@@ -248,7 +248,8 @@ func settled(t *testing.T, table, resource, output string) *azure.Store {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(3 * time.Minute); ; <-tick.C {
-		// The queue first: what its last message has led to is in the state when the message is deleted.
+		// The queue first: what its last message has led to is in the state when the message is
+		// deleted.
 		left, err := metrics.GetProperties(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -120,8 +120,8 @@ func objectives(n int) string {
 	return strings.Join(list, ", ")
 }
 
-// TestBounds: the numbers of instances that a target can have are the defaults of the limits, and bound
-// them.
+// TestBounds: the numbers of instances that a target can have are the defaults of the limits, and
+// bound them.
 func TestBounds(t *testing.T) {
 	for _, c := range []struct {
 		target, limits string

@@ -18,8 +18,8 @@ func TestSQLServerMetric(t *testing.T) {
 	readsMetric(t, sqlservertest.Database(t), "18456")
 }
 
-// readsMetric checks that a metric is read from a database, and that the error of a wrong password, which
-// has a text, does not contain it.
+// readsMetric checks that a metric is read from a database, and that the error of a wrong password,
+// which has a text, does not contain it.
 func readsMetric(t *testing.T, url, refused string) {
 	t.Helper()
 	read := func(database string) autoscale.Point {

@@ -119,8 +119,8 @@ users: [{name: u, user: {}}]
 current-context: c
 `
 
-// settings opens a file's metrics, target and state, and returns the values of their fields, and what
-// the state asked of its account.
+// settings opens a file's metrics, target and state, and returns the values of their fields, and
+// what the state asked of its account.
 func settings(t *testing.T, dir, text string) (list []string) {
 	t.Helper()
 	var mu sync.Mutex

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-go/sluice/kafka"
 )
 
-// lagMetric opens a file with one metric, the lag of other consumers, and returns a function that reads
-// it.
+// lagMetric opens a file with one metric, the lag of other consumers, and returns a function that
+// reads it.
 func lagMetric(t *testing.T, keys string, env map[string]string) func() autoscale.Point {
 	t.Helper()
 	c, err := config.Parse("orders.yaml", []byte(lagOf(keys)), func(name string) (string, bool) { value, set := env[name]; return value, set })
@@ -51,8 +51,8 @@ func expectCause(t *testing.T, what string, p autoscale.Point, want string) {
 	}
 }
 
-// TestKafkaGroup: the lag of a consumer group of Kafka is what it has not committed, and unknown before
-// it has committed anything.
+// TestKafkaGroup: the lag of a consumer group of Kafka is what it has not committed, and unknown
+// before it has committed anything.
 func TestKafkaGroup(t *testing.T) {
 	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "flights"))
 	if err != nil {

@@ -24,8 +24,8 @@ type Watch interface {
 	OnReading(resource string, p autoscale.Point, err error)
 	OnCount(resource string, instances int, err error)
 	OnAttempt(a autoscale.Action, err error)
-	// OnRound is called by a logic or a scaler that runs as the only part of a process, in each interval,
-	// also if nothing can be read, decided or counted.
+	// OnRound is called by a logic or a scaler that runs as the only part of a process, in each
+	// interval, also if nothing can be read, decided or counted.
 	OnRound(resource string)
 }
 

@@ -47,8 +47,8 @@ func readDoc(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestMetricsAreExported: a process exports each metric that alerts, dashboard and documentation name, and the
-// documentation lists each that it exports.
+// TestMetricsAreExported: a process exports each metric that alerts, dashboard and documentation
+// name, and the documentation lists each that it exports.
 func TestMetricsAreExported(t *testing.T) {
 	t.Parallel()
 	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 2}, {Name: "clean", Partitions: 2}, {Name: "figures", Partitions: 2}}, nil)

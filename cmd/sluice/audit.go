@@ -27,8 +27,8 @@ type verdictError struct {
 
 func (e *verdictError) Error() string { return e.text }
 
-// undecided gives an error that prevented a verdict the exit code for "undecided", since exit code 1
-// means that events are lost.
+// undecided gives an error that prevented a verdict the exit code for "undecided", since exit code
+// 1 means that events are lost.
 func undecided(ctx context.Context, err error) error {
 	var found *verdictError
 	var mistake *usage.Error

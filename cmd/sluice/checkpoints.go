@@ -21,8 +21,9 @@ func (a *app) checkpoints() *cobra.Command {
 	return a.group("checkpoints", "List, set or import the checkpoints of a pipeline", a.checkpointsList(), a.checkpointsSet(), a.checkpointsImport())
 }
 
-// withTable opens the pipeline and calls fn. It creates a database that is missing, so that checkpoints can
-// be set before the first start. A dry run creates none: where there is none, nothing is stored.
+// withTable opens the pipeline and calls fn. It creates a database that is missing, so that
+// checkpoints can be set before the first start. A dry run creates none: where there is none,
+// nothing is stored.
 func withTable(ctx context.Context, config, stage string, dryRun bool, fn func(context.Context, *checkpoint.Table) error) error {
 	open := (*pipeline.Pipeline).Open
 	if dryRun {
@@ -71,9 +72,9 @@ func withPipeline(ctx context.Context, open opening, config, stage string, fn fu
 	})
 }
 
-// withStores opens an existing pipeline, or the store of a program without one, and calls fn. It creates
-// nothing: a wrong name must not look like a pipeline without checkpoints, and a database that an operator
-// creates as another user cannot be opened by the pipeline.
+// withStores opens an existing pipeline, or the store of a program without one, and calls fn. It
+// creates nothing: a wrong name must not look like a pipeline without checkpoints, and a database
+// that an operator creates as another user cannot be opened by the pipeline.
 func withStores(ctx context.Context, config, stage string, store *storeFlags, fn func(context.Context, *checkpoint.Table) error) error {
 	stored, err := store.given(config, stage)
 	if err != nil {

@@ -56,8 +56,8 @@ func nth(t *testing.T, connection, partition string, n int) *azeventhubs.Receive
 	return event
 }
 
-// TestTableIsImported: the checkpoints that the published consumer keeps in its database are taken over,
-// and its table stays as it is.
+// TestTableIsImported: the checkpoints that the published consumer keeps in its database are taken
+// over, and its table stays as it is.
 func TestTableIsImported(t *testing.T) {
 	eachFastDatabase(t, func(t *testing.T, url string) {
 		_, connection := serve(t, 3)

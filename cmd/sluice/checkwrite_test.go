@@ -26,8 +26,8 @@ func names(t testing.TB, dir string) (list []string) {
 	return list
 }
 
-// The hub, the database and the container of a pipeline are checked, and the file to send names none
-// of them.
+// The hub, the database and the container of a pipeline are checked, and the file to send names
+// none of them.
 func TestCheckWritePipeline(t *testing.T) {
 	t.Parallel()
 	srv, err := emulator.Start([]emulator.Hub{{Name: "docs", Partitions: 2, ConsumerGroups: []string{"sluice-check"}}}, nil)
@@ -158,8 +158,8 @@ func TestCheckWriteErrors(t *testing.T) {
 	}
 }
 
-// The metrics and the target of an autoscaler are checked. Only with --scale is the number of instances
-// changed, and then it is set back.
+// The metrics and the target of an autoscaler are checked. Only with --scale is the number of
+// instances changed, and then it is set back.
 func TestCheckWriteAutoscaler(t *testing.T) {
 	t.Parallel()
 	file, instances := autoscaler(t)

@@ -48,8 +48,8 @@ func TestCosmosStopsUnderABacklog(t *testing.T) {
 	t.Logf("%.0f writes/s, %.0f RU/s; the stop took %v", float64(w.writes()-writes)/took, perSecond, stopped)
 }
 
-// runs returns when the process has run for a time since it began. On a busy machine that takes longer,
-// up to five times: what its threads have waited for a CPU does not count.
+// runs returns when the process has run for a time since it began. On a busy machine that takes
+// longer, up to five times: what its threads have waited for a CPU does not count.
 func (p *process) runs(began time.Time, d time.Duration) {
 	p.t.Helper()
 	for {

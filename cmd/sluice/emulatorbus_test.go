@@ -103,7 +103,8 @@ func TestEmulatorServiceBusFails(t *testing.T) {
 	}
 }
 
-// A namespace with a directory is there again after its process was killed, and can be administered over HTTPS.
+// A namespace with a directory is there again after its process was killed, and can be administered
+// over HTTPS.
 func TestEmulatorServiceBusData(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

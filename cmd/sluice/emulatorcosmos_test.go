@@ -10,7 +10,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 )
 
-// The Cosmos account joins the hub emulator: a second line has what clients need, and its control endpoint splits partitions.
+// The Cosmos account joins the hub emulator: a second line has what clients need, and its control
+// endpoint splits partitions.
 func TestEmulatorCosmos(t *testing.T) {
 	t.Parallel()
 	p := start(t, "", nil, "emulator", "serve", "--listen", "127.0.0.1:0", "--hub", "docs=1", "--cosmos", "127.0.0.1:0", "--cosmos-container", "db/docs:/key",

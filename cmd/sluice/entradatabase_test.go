@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
 
-// TestEntraPostgres: every command that opens a database takes credential=default. The server checks the
-// token as the password of the role, so that no command gets in without one.
+// TestEntraPostgres: every command that opens a database takes credential=default. The server
+// checks the token as the password of the role, so that no command gets in without one.
 func TestEntraPostgres(t *testing.T) {
 	need.Postgres(t)
 	t.Parallel()

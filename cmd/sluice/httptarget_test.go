@@ -14,7 +14,8 @@ import (
 )
 
 // TestHTTPReceivers: 100,000 flight records go to each of the receivers in examples/http while both
-// sides are killed. Each record has its effect once, and those without a delay are the dead letters.
+// sides are killed. Each record has its effect once, and those without a delay are the dead
+// letters.
 func TestHTTPReceivers(t *testing.T) {
 	need.Clients(t)
 	need.RealTime(t)

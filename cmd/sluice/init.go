@@ -155,8 +155,8 @@ func writeNew(path, text string, force bool) error {
 	return errors.Join(err, file.Close())
 }
 
-// answer asks for what is not given, and checks the words. A wrong answer is asked for once more. A nil
-// input is no terminal: the defaults are taken.
+// answer asks for what is not given, and checks the words. A wrong answer is asked for once more. A
+// nil input is no terminal: the defaults are taken.
 func (a *app) answer(given []string, input io.Reader) error {
 	var lines *bufio.Reader
 	if input != nil {

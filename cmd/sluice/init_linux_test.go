@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal opens a pseudo-terminal: what is written to the first file, a program reads from the second.
+// terminal opens a pseudo-terminal: what is written to the first file, a program reads from the
+// second.
 func terminal(t *testing.T) (keyboard, tty *os.File) {
 	t.Helper()
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

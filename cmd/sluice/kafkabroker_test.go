@@ -52,7 +52,8 @@ func TestDemoOverABroker(t *testing.T) {
 	t.Run("of a release", func(t *testing.T) { demoKafka(t, 1, "--kafka-home", "../../.dev/kafka") })
 }
 
-// TestSecuredBrokers reads from brokers that want TLS and authentication, each way as a file says it.
+// TestSecuredBrokers reads from brokers that want TLS and authentication, each way as a file says
+// it.
 func TestSecuredBrokers(t *testing.T) {
 	t.Parallel()
 	c := kafkatest.New(t, &kafkatest.Config{Secure: true})

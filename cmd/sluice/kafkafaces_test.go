@@ -19,8 +19,9 @@ func TestFacesOverKafka(t *testing.T) {
 	facesOverKafka(t, fakeKafka(t))
 }
 
-// facesOverKafka looks at a pipeline over a topic by the autoscaler, the metrics and the dashboard. The
-// topic has aborted transactions and control records, and some of its events become dead letters.
+// facesOverKafka looks at a pipeline over a topic by the autoscaler, the metrics and the dashboard.
+// The topic has aborted transactions and control records, and some of its events become dead
+// letters.
 func facesOverKafka(t *testing.T, brokers []string) {
 	const partitions = 2
 	k := newTopic(t, partitions, brokers)
@@ -103,8 +104,8 @@ state:
 	return file
 }
 
-// TestTruncationIsSeen: a partition whose log has lost events that were done is halted in the log lines,
-// in the metrics and on the dashboard.
+// TestTruncationIsSeen: a partition whose log has lost events that were done is halted in the log
+// lines, in the metrics and on the dashboard.
 func TestTruncationIsSeen(t *testing.T) {
 	t.Parallel()
 	cluster, to := serveKafka(t)

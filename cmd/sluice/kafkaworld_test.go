@@ -146,8 +146,8 @@ func kafkaExample(t testing.TB, replacements ...string) string {
 	return changed
 }
 
-// runFromKafka plays the commands over a topic: what was committed takes effect once, what was aborted
-// never does, and the tools see it.
+// runFromKafka plays the commands over a topic: what was committed takes effect once, what was
+// aborted never does, and the tools see it.
 func runFromKafka(t *testing.T, brokers []string, url string) {
 	const partitions = 3
 	k := newTopic(t, partitions, brokers)

@@ -167,8 +167,8 @@ func TestOTLPMistakes(t *testing.T) {
 	}
 }
 
-// TestProbesWithoutACollector: a collector that refuses connections, or takes them and does not answer,
-// changes nothing about probes, metrics and work. SIGTERM waits for it for a bounded time.
+// TestProbesWithoutACollector: a collector that refuses connections, or takes them and does not
+// answer, changes nothing about probes, metrics and work. SIGTERM waits for it for a bounded time.
 func TestProbesWithoutACollector(t *testing.T) {
 	t.Parallel()
 	refused, err := net.Listen("tcp", "127.0.0.1:0")

@@ -175,8 +175,8 @@ func variableOf(flag string) string {
 	return "SLUICE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// setByEnvironment sets the flags that the command line leaves out and that a variable SLUICE_FLAG_NAME
-// sets. An empty variable sets nothing.
+// setByEnvironment sets the flags that the command line leaves out and that a variable
+// SLUICE_FLAG_NAME sets. An empty variable sets nothing.
 func setByEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	never := append(otherWay(flags, lookup), "all", "force", "yes", "help", "version")
 	var err error
@@ -212,8 +212,8 @@ func fileOf(config string, args []string) (string, error) {
 	return config, nil
 }
 
-// needs accepts least to most arguments, or any number from least on if most is 0; missing says what to
-// pass.
+// needs accepts least to most arguments, or any number from least on if most is 0; missing says
+// what to pass.
 func needs(least, most int, missing string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -226,7 +226,8 @@ func needs(least, most int, missing string) cobra.PositionalArgs {
 	}
 }
 
-// durationAsText lets a line of JSON have 30.5s, as one of text has, and not a number of nanoseconds.
+// durationAsText lets a line of JSON have 30.5s, as one of text has, and not a number of
+// nanoseconds.
 func durationAsText(_ []string, attr slog.Attr) slog.Attr {
 	if attr.Value.Kind() == slog.KindDuration {
 		attr.Value = slog.StringValue(attr.Value.Duration().String())

@@ -43,9 +43,9 @@ func deafCollector(t *testing.T) (address string) {
 	return listener.Addr().String()
 }
 
-// TestStopEndsAlthoughNothingAnswers: hub and collector are silent, and the database is locked. Each
-// request has a bound, and together they last longer than a process has: it exits by itself, with a line that
-// says so, after a signal as after the end of --within.
+// TestStopEndsAlthoughNothingAnswers: hub and collector are silent, and the database is locked.
+// Each request has a bound, and together they last longer than a process has: it exits by itself,
+// with a line that says so, after a signal as after the end of --within.
 func TestStopEndsAlthoughNothingAnswers(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{"signal": nil, "within": {"--until-caught-up", "--within", "15s"}} {

@@ -19,7 +19,8 @@ func (r *reportFlags) add(f *pflag.FlagSet) {
 // file is the name of the report.
 func (r *reportFlags) file() string { return r.report + r.resume }
 
-// apply checks the flags. With --resume it fills in the destination, and returns the files, of the report.
+// apply checks the flags. With --resume it fills in the destination, and returns the files, of the
+// report.
 func (r *reportFlags) apply(cmd *cobra.Command, to *upload.Destination, files []string) ([]string, error) {
 	given := cmd.Flags().Changed
 	for _, name := range []string{"report", "resume"} {

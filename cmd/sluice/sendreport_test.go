@@ -21,8 +21,8 @@ func numbered(n int) []string {
 	return lines
 }
 
-// copies is how often each record is in the hub. If they were sent with their keys, it checks that the records
-// of a key are in order, apart from copies.
+// copies is how often each record is in the hub. If they were sent with their keys, it checks that
+// the records of a key are in order, apart from copies.
 func copies(t *testing.T, connection string, n int, keyed bool) []int {
 	t.Helper()
 	times, last := make([]int, n+1), map[string]int{}
@@ -145,8 +145,9 @@ func TestSendReport(t *testing.T) {
 	}
 }
 
-// TestSendResume sends an input in four runs: one is killed, in one the hub goes away, one is interrupted,
-// and one ends. Each record arrives, and only those whose outcome was unknown more than once.
+// TestSendResume sends an input in four runs: one is killed, in one the hub goes away, one is
+// interrupted, and one ends. Each record arrives, and only those whose outcome was unknown more
+// than once.
 func TestSendResume(t *testing.T) {
 	t.Parallel()
 	for name, keys := range map[string][]string{"keys": {"--key-field", "key"}, "spread": nil} {

@@ -9,8 +9,9 @@ import (
 	"github.com/sluice-go/sluice/eventhub"
 )
 
-// TestStoresWithoutPipelineFile: the dead letters and checkpoints of a program without a pipeline file are
-// listed, shown, marked and discarded by its store alone. Nothing is applied, also where no partition has an owner.
+// TestStoresWithoutPipelineFile: the dead letters and checkpoints of a program without a pipeline
+// file are listed, shown, marked and discarded by its store alone. Nothing is applied, also where
+// no partition has an owner.
 func TestStoresWithoutPipelineFile(t *testing.T) {
 	t.Parallel()
 	url := databases["sqlite"](t)
@@ -72,8 +73,8 @@ func TestStoresWithoutPipelineFile(t *testing.T) {
 	})
 }
 
-// TestFlagsByEnvironment: a variable sets a flag, the command line wins, and what must be written each time
-// cannot be set.
+// TestFlagsByEnvironment: a variable sets a flag, the command line wins, and what must be written
+// each time cannot be set.
 func TestFlagsByEnvironment(t *testing.T) {
 	t.Parallel()
 	url := databases["sqlite"](t)
@@ -91,7 +92,8 @@ func TestFlagsByEnvironment(t *testing.T) {
 	if code != 2 || !strings.Contains(errs, "SLUICE_LIMIT: --limit few: write a whole number") || strings.Count(errs, "\n") != 1 {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
-	// Variables that other commands use are no mistake beside a flag that names the store in another way.
+	// Variables that other commands use are no mistake beside a flag that names the store in
+	// another way.
 	for _, c := range [][]string{
 		{"SLUICE_HUB=flights", "deadletters", "list"},
 		{"SLUICE_DATABASE=" + url, "deadletters", "list", "--config", example(t)},

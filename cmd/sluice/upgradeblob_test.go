@@ -9,8 +9,9 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
-// TestUpgradeInBlobs is TestUpgrade with leases, checkpoints and dead letters in blobs: each event has one
-// document or one dead letter. What the killed process had written after its last checkpoint is written again.
+// TestUpgradeInBlobs is TestUpgrade with leases, checkpoints and dead letters in blobs: each event
+// has one document or one dead letter. What the killed process had written after its last
+// checkpoint is written again.
 func TestUpgradeInBlobs(t *testing.T) {
 	t.Parallel()
 	const n, without = 5900, 100

@@ -12,9 +12,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
-// processRest runs the official event processor over the hub until it has read the events up to last of each
-// partition, from the checkpoints that it finds, or else from the end of the hub. It returns the numbers that it has
-// read, by partition, in their order.
+// processRest runs the official event processor over the hub until it has read the events up to
+// last of each partition, from the checkpoints that it finds, or else from the end of the hub. It
+// returns the numbers that it has read, by partition, in their order.
 func processRest(t *testing.T, connection string, store *container.Client, last map[string]int64) map[string][]int64 {
 	t.Helper()
 	client, err := azeventhubs.NewConsumerClientFromConnectionString(connection, "flights", azeventhubs.DefaultConsumerGroup, nil)
@@ -63,8 +63,8 @@ func processRest(t *testing.T, connection string, store *container.Client, last 
 	return read
 }
 
-// TestWayBack: the official SDK's processor goes on from the mirrored checkpoints, at the next event after a
-// graceful stop, and without a loss after kill -9.
+// TestWayBack: the official SDK's processor goes on from the mirrored checkpoints, at the next
+// event after a graceful stop, and without a loss after kill -9.
 func TestWayBack(t *testing.T) {
 	t.Parallel()
 	for name, graceful := range map[string]bool{"graceful stop": true, "kill": false} {

@@ -347,8 +347,8 @@ func quick(t testing.TB, url string) string {
 	return changed(t, shortLease(url)...)
 }
 
-// shortLease is a replacement in an example: leases that expire soon. A request lasts for a third of a
-// lease at most, and a connection to Babelfish costs it much time on a busy machine.
+// shortLease is a replacement in an example: leases that expire soon. A request lasts for a third
+// of a lease at most, and a connection to Babelfish costs it much time on a busy machine.
 func shortLease(url string) []string {
 	lease := "lease: {for: 3s, renew: 1s}"
 	if strings.HasPrefix(url, "sqlserver:") {

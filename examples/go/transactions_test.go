@@ -41,7 +41,8 @@ type DBTX interface {
 
 var _ DBTX = (*sqlstore.Tx)(nil)
 
-// With gorm: open it once, over the store's pool, and give each handler a session on its transaction.
+// With gorm: open it once, over the store's pool, and give each handler a session on its
+// transaction.
 func withGorm(db *gorm.DB) func(context.Context, *sqlstore.Tx, *sluice.Event, Order) error {
 	return func(ctx context.Context, tx *sqlstore.Tx, e *sluice.Event, o Order) error {
 		session := db.Session(&gorm.Session{NewDB: true, Context: ctx, SkipDefaultTransaction: true})
@@ -50,7 +51,8 @@ func withGorm(db *gorm.DB) func(context.Context, *sqlstore.Tx, *sluice.Event, Or
 	}
 }
 
-// With ent: a driver on the transaction, for ent.NewClient(ent.Driver(driver)) of your generated code.
+// With ent: a driver on the transaction, for ent.NewClient(ent.Driver(driver)) of your generated
+// code.
 func withEnt(ctx context.Context, tx *sqlstore.Tx, e *sluice.Event, o Order) error {
 	driver := entsql.NewDriver(dialect.SQLite, entsql.Conn{ExecQuerier: tx})
 	query, args := entsql.Dialect(dialect.SQLite).Insert("orders").Columns("id", "total").Values(o.ID, o.Total).Query()

@@ -26,8 +26,8 @@ type ClientConfig struct {
 	// MaxMessageSize is the largest message accepted, in bytes. A larger one ends the connection.
 	// Default 32 MiB.
 	MaxMessageSize int
-	// IdleTimeout is how long the server may be silent before the connection ends. The idle-time-out
-	// sent to the server is half of it (section 2.4.5). Default 1 minute.
+	// IdleTimeout is how long the server may be silent before the connection ends. The
+	// idle-time-out sent to the server is half of it (section 2.4.5). Default 1 minute.
 	IdleTimeout time.Duration
 	// WriteTimeout is how long one write to the server may take. Default 30 s.
 	WriteTimeout time.Duration
@@ -60,9 +60,9 @@ func (cfg *ClientConfig) withDefaults() ClientConfig {
 // Client is the client side of one connection. Its methods may be called concurrently.
 //
 // It has a goroutine that reads and one that writes, which [Client.Close] waits for. The reader
-// alone uses what is marked so, without a lock; mu guards the rest that changes. The reader takes mu
-// for every frame but transfers: the messages of all transfers that one read from the network has
-// brought are handed over together, before the next read.
+// alone uses what is marked so, without a lock; mu guards the rest that changes. The reader takes
+// mu for every frame but transfers: the messages of all transfers that one read from the network
+// has brought are handed over together, before the next read.
 type Client struct {
 	cfg    ClientConfig
 	net    net.Conn
@@ -208,8 +208,8 @@ func (c *Client) exchangeOpen() error {
 func (c *Client) Done() <-chan struct{} { return c.done }
 
 // Err is why the connection has ended: an [*Error] of either side, an error of the network or of a
-// server that does not read, or [ErrLinkClosed] after [Client.Close]. It is nil while the connection is
-// open.
+// server that does not read, or [ErrLinkClosed] after [Client.Close]. It is nil while the
+// connection is open.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -348,8 +348,8 @@ func (r clientReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// late returns [os.ErrDeadlineExceeded] for the error of a WebSocket after a deadline of the connection:
-// it reports the end of a context of its own, which nobody else has cancelled.
+// late returns [os.ErrDeadlineExceeded] for the error of a WebSocket after a deadline of the
+// connection: it reports the end of a context of its own, which nobody else has cancelled.
 func late(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w: %v", os.ErrDeadlineExceeded, err)

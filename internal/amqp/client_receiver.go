@@ -101,8 +101,9 @@ func (r *Receiver) pushFlow(credit uint32) {
 	r.s.pushFlow(flow{handle: r.handle, hasHandle: true, deliveryCount: r.deliveryCount, credit: credit})
 }
 
-// onFlow notes the server's delivery-count, which passes ours if it gives up credit. While a message
-// is not complete the server has counted it and the client has not: then the count says nothing.
+// onFlow notes the server's delivery-count, which passes ours if it gives up credit. While a
+// message is not complete the server has counted it and the client has not: then the count says
+// nothing.
 func (r *Receiver) onFlow(p *flow) {
 	if p.hasCount && r.partial == nil && int32(p.deliveryCount-r.count) > 0 {
 		r.deliveryCount, r.count = p.deliveryCount, p.deliveryCount
@@ -125,8 +126,8 @@ func (r *Receiver) wake() {
 }
 
 // Take appends the messages that have come to into, and returns the result. Each is the encoded
-// message, in memory that nothing changes, and that it shares with at most 16 KiB of other messages.
-// After the link has ended, Take still returns what came before.
+// message, in memory that nothing changes, and that it shares with at most 16 KiB of other
+// messages. After the link has ended, Take still returns what came before.
 func (r *Receiver) Take(into [][]byte) [][]byte {
 	r.s.c.mu.Lock()
 	defer r.s.c.mu.Unlock()

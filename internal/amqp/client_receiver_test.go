@@ -128,8 +128,8 @@ func TestReceiver(t *testing.T) {
 	})
 }
 
-// receiverOf opens a connection to a server that a test plays, and requests two messages of a link of
-// that name. The server has not answered the attach.
+// receiverOf opens a connection to a server that a test plays, and requests two messages of a link
+// of that name. The server has not answered the attach.
 func receiverOf(t *testing.T, nc net.Conn, name string) (*Client, *Receiver) {
 	t.Helper()
 	c, err := NewClient(t.Context(), nc, nil)
@@ -377,7 +377,8 @@ func TestEndsOfReceiver(t *testing.T) {
 	})
 }
 
-// webSocketLike fails a Read after its deadline with the error of a context, as the WebSocket library does.
+// webSocketLike fails a Read after its deadline with the error of a context, as the WebSocket
+// library does.
 type webSocketLike struct{ net.Conn }
 
 func (c webSocketLike) Read(p []byte) (int, error) {

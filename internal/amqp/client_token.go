@@ -31,10 +31,9 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("status %d: %s", e.Code, e.Description)
 }
 
-// PutToken authorises the connection by a token, which it sends to the node $cbs (AMQP
-// Claims-based Security 1.0, section 3, as Azure has it), in a session of its own. It waits for the
-// answer until ctx ends. A refusal is a [*StatusError]. A token is renewed by another call, before it
-// expires.
+// PutToken authorises the connection by a token, which it sends to the node $cbs (AMQP Claims-based
+// Security 1.0, section 3, as Azure has it), in a session of its own. It waits for the answer until
+// ctx ends. A refusal is a [*StatusError]. A token is renewed by another call, before it expires.
 func (c *Client) PutToken(ctx context.Context, t Token) error {
 	c.tokens.Lock()
 	defer c.tokens.Unlock()

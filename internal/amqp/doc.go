@@ -17,12 +17,12 @@
 //
 // # Goroutines and locks
 //
-// Each connection of a server has one goroutine that reads frames and advances the state of sessions and
-// links, one that writes queued frames, one for each link, which runs the function that the Peer
-// supplied, and from time to time one that sends dispositions. Conn.mu guards all state of a
-// connection, its sessions and its links. It is never held over I/O or a call of the Peer, except
-// for the encoding functions that are passed to [Outgoing.Send]. Server.mu guards the server's
-// sets of listeners and connections. Those of a client are described at [Client].
+// Each connection of a server has one goroutine that reads frames and advances the state of
+// sessions and links, one that writes queued frames, one for each link, which runs the function
+// that the Peer supplied, and from time to time one that sends dispositions. Conn.mu guards all
+// state of a connection, its sessions and its links. It is never held over I/O or a call of the
+// Peer, except for the encoding functions that are passed to [Outgoing.Send]. Server.mu guards the
+// server's sets of listeners and connections. Those of a client are described at [Client].
 //
 // # Reading order
 //
@@ -31,6 +31,6 @@
 // directions share; incoming.go receives messages, outgoing.go sends them, disposition.go settles
 // what was sent. client.go opens the other end of a connection and closes it, with its frames in
 // client_dispatch.go; client_session.go holds sessions and links, client_receiver.go receives, and
-// client_token.go proves rights. Below that lies the wire format: frame.go, performative.go and fields.go,
-// message.go, types.go, encode.go, decode.go.
+// client_token.go proves rights. Below that lies the wire format: frame.go, performative.go and
+// fields.go, message.go, types.go, encode.go, decode.go.
 package amqp

@@ -57,7 +57,8 @@ func FuzzConnection(f *testing.F) {
 	})
 }
 
-// Whatever the handshake, only an authenticated client can attach a link, and the answers are short.
+// Whatever the handshake, only an authenticated client can attach a link, and the answers are
+// short.
 func FuzzHandshake(f *testing.F) {
 	const proof = "\x00user\x00password"
 	proper := slices.Concat(headerSASL[:], saslInitFrame("PLAIN", []byte(proof)), headerAMQP[:])

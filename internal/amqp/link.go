@@ -63,8 +63,8 @@ func (l *Link) Desired(capability Symbol) bool { return slices.Contains(l.desire
 func (l *Link) key() linkKey { return linkKey{name: l.name, incoming: l.incoming != nil} }
 
 // Detach detaches the link from the server's side, because of err. It returns at once; the link's
-// context ends. Detaching a link that is already detached does nothing, and returns false. It must not be called with
-// locks held that the link's function takes.
+// context ends. Detaching a link that is already detached does nothing, and returns false. It must
+// not be called with locks held that the link's function takes.
 func (l *Link) Detach(err error) bool {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()

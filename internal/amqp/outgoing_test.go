@@ -150,7 +150,8 @@ func TestOutgoingFrames(t *testing.T) {
 	})
 }
 
-// Service Bus gives the messages that it deletes no delivery-tag; the clients take one of 16 bytes for a lock.
+// Service Bus gives the messages that it deletes no delivery-tag; the clients take one of 16 bytes
+// for a lock.
 func TestTagOfPreSettled(t *testing.T) {
 	for settle, length := range map[byte]int{senderSettled: 0, senderMixed: 4} {
 		synctest.Test(t, func(t *testing.T) {

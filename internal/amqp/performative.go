@@ -1,8 +1,9 @@
 package amqp
 
 // The performatives of the transport (section 2.7). Fields that neither the server nor the client
-// reads or sets are left out of the structs. Encoding writes every field of the standard, null where it
-// isn't set: the standard allows omitting trailing nulls, but Azure's Python client requires them.
+// reads or sets are left out of the structs. Encoding writes every field of the standard, null
+// where it isn't set: the standard allows omitting trailing nulls, but Azure's Python client
+// requires them.
 
 type performative interface{ encode(b []byte) []byte }
 

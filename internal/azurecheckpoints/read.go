@@ -118,8 +118,8 @@ func Read(ctx context.Context, client *container.Client, prefix string, group dr
 	if err != nil {
 		return found, err
 	}
-	// Names that differ in case are of the same partition: Go's SDK keeps the case, all others write lower
-	// case, and blobstore.Mirror writes both. The newest counts.
+	// Names that differ in case are of the same partition: Go's SDK keeps the case, all others
+	// write lower case, and blobstore.Mirror writes both. The newest counts.
 	slices.SortStableFunc(blobs, func(a, b blob) int { return b.updated.Compare(a.updated) })
 	found.Owners = owners(blobs, prefix, group)
 	seen := make(map[string]bool)

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// PublishedTable is the table of a published consumer that keeps its checkpoints in SQL Server, in one
-// transaction with what it writes: Topic, PartitionID, SequenceNumber, Offset.
+// PublishedTable is the table of a published consumer that keeps its checkpoints in SQL Server, in
+// one transaction with what it writes: Topic, PartitionID, SequenceNumber, Offset.
 const PublishedTable = "EventHubCheckpoint"
 
 // mostRows bounds what is read of a table.
@@ -20,9 +20,9 @@ const mostRows = 100_000
 // tableName is a name that needs no quotes, with or without a schema.
 var tableName = regexp.MustCompile(`^[\pL_][\pL\pN_$]*(\.[\pL_][\pL\pN_$]*)?$`)
 
-// ReadTable finds the checkpoints of a topic in a table such as [PublishedTable]. Topics are compared
-// case-insensitively, as SQL Server does by default. The table is only read. It knows neither a consumer
-// group nor an owner. Found.Others are the other topics.
+// ReadTable finds the checkpoints of a topic in a table such as [PublishedTable]. Topics are
+// compared case-insensitively, as SQL Server does by default. The table is only read. It knows
+// neither a consumer group nor an owner. Found.Others are the other topics.
 func ReadTable(ctx context.Context, db *sql.DB, table, topic string) (Found, error) {
 	var found Found
 	err := eachRow(ctx, db, table, func(r *tableRow) error {
@@ -128,8 +128,8 @@ func (r *tableRow) trim() {
 	}
 }
 
-// checkpoint returns the checkpoint of the row. There is false for a partition of which no event was
-// processed: the consumer makes its row with number 0 and offset -1.
+// checkpoint returns the checkpoint of the row. There is false for a partition of which no event
+// was processed: the consumer makes its row with number 0 and offset -1.
 func (r *tableRow) checkpoint() (c Checkpoint, there bool) {
 	c = Checkpoint{Partition: r.partition.String, Sequence: -1, Offset: offset(r.offset.String)}
 	if n := r.sequence.Int64; r.sequence.Valid && (n > 0 || n == 0 && c.Offset != "") {

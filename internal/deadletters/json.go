@@ -71,8 +71,8 @@ func optional(t time.Time) *time.Time {
 // CopyType is the type of the CloudEvents that are copies of dead letters.
 const CopyType = "sluice.deadletter"
 
-// Copy returns the body of a copy of a dead letter: [JSON], the names of what it belongs to, and the
-// command that redrives it, which is command and the ID. There is none if command is empty.
+// Copy returns the body of a copy of a dead letter: [JSON], the names of what it belongs to, and
+// the command that redrives it, which is command and the ID. There is none if command is empty.
 func Copy(d *driver.DeadLetter, command string) ([]byte, error) {
 	body := struct {
 		Namespace string `json:"namespace"`
@@ -87,8 +87,8 @@ func Copy(d *driver.DeadLetter, command string) ([]byte, error) {
 	return json.Marshal(body)
 }
 
-// CopyID returns the message id of a dead letter's copies, by which a receiver can recognize repeats. It
-// has less than 100 characters.
+// CopyID returns the message id of a dead letter's copies, by which a receiver can recognize
+// repeats. It has less than 100 characters.
 func CopyID(d *driver.DeadLetter) string {
 	identity := strings.Join([]string{d.Group.Namespace, d.Group.Topic, d.Group.Name, d.Incarnation, d.Event.Partition}, "\x00")
 	digest := sha256.Sum256([]byte(identity))

@@ -49,7 +49,8 @@ func Span(d time.Duration) string {
 	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 }
 
-// Shorten returns a text on one line, without control characters, cut to at most so many characters.
+// Shorten returns a text on one line, without control characters, cut to at most so many
+// characters.
 func Shorten(text string, most int) string {
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r)

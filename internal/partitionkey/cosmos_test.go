@@ -40,8 +40,9 @@ func (v vector) hash(t *testing.T) string {
 	return Definition{Hierarchical: v.Kind == "MultiHash", Version: v.Version}.Hash(values...)
 }
 
-// The JavaScript client leaves out the last byte of some numbers' encoding in version 1, and counts a string's UTF-16 units where the others count
-// bytes. Either only touches what follows the hash; there Python's vectors hold.
+// The JavaScript client leaves out the last byte of some numbers' encoding in version 1, and counts
+// a string's UTF-16 units where the others count bytes. Either only touches what follows the hash;
+// there Python's vectors hold.
 func TestVectorsOfJavaScript(t *testing.T) {
 	for _, v := range vectors(t, "testdata/javascript.json") {
 		got := v.hash(t)

@@ -321,9 +321,9 @@ func (t *Tracker) SetLag(partition string, lag int64) {
 	}
 }
 
-// SetBounds sets the lag of a partition by what the log held at a time, if the partition is held and
-// no observation has reported its lag since. The lag of a partition that is halted stays: what is done may
-// be of another incarnation.
+// SetBounds sets the lag of a partition by what the log held at a time, if the partition is held
+// and no observation has reported its lag since. The lag of a partition that is halted stays: what
+// is done may be of another incarnation.
 func (t *Tracker) SetBounds(partition string, b driver.Bounds, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -52,7 +52,8 @@ func TestStateOfAPartition(t *testing.T) {
 	if p = observe(driver.Observation{Kind: driver.KindResumed}); p.Stopped != nil {
 		t.Errorf("resumed: %+v", p)
 	}
-	// A failure is over when something is done; that the log is open does not show it while events wait.
+	// A failure is over when something is done; that the log is open does not show it while events
+	// wait.
 	observe(driver.Observation{Kind: driver.KindFailed, Err: broken})
 	if p = observe(driver.Observation{Kind: driver.KindOpened, To: positionAt(19)}); !p.Failure.Failing() {
 		t.Errorf("opened with a lag of %d: no failure", p.Lag)

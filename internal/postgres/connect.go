@@ -32,13 +32,13 @@ type Settings struct {
 	LeaseFor time.Duration
 	// RequestTimeout bounds a round trip.
 	RequestTimeout time.Duration
-	// Password, if set, returns the password of each new connection. It may be a token, which is not
-	// sent without TLS.
+	// Password, if set, returns the password of each new connection. It may be a token, which is
+	// not sent without TLS.
 	Password func(context.Context) (string, error)
 }
 
-// ParseURL makes a pool's configuration from a URL as it is, for programs that only read the database.
-// Its errors are one line without the password.
+// ParseURL makes a pool's configuration from a URL as it is, for programs that only read the
+// database. Its errors are one line without the password.
 func ParseURL(url string) (*pgxpool.Config, error) {
 	pc, err := parseURL(url)
 	if err == nil {
@@ -61,8 +61,8 @@ func parseURL(url string) (*pgxpool.Config, error) {
 	return pc, nil
 }
 
-// Parse makes the configuration of a store's pool from a URL. Client and server are set to detect within
-// the lease's length that the other is gone. Its errors are those of [ParseURL].
+// Parse makes the configuration of a store's pool from a URL. Client and server are set to detect
+// within the lease's length that the other is gone. Its errors are those of [ParseURL].
 func Parse(url string, settings Settings) (*pgxpool.Config, error) {
 	pc, err := parseURL(url)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ConnectError returns the error of an attempt to connect as one line that names host, port, database,
-// user, cause and what to do.
+// ConnectError returns the error of an attempt to connect as one line that names host, port,
+// database, user, cause and what to do.
 func ConnectError(failed *pgconn.ConnectError) error {
 	text, advice := cause(failed)
 	return &connectError{text: "connect to " + place(failed.Config) + ": " + text + ": " + advice, err: failed.Unwrap()}

@@ -90,7 +90,8 @@ func (e *RowFailed) Error() string {
 func (e *RowFailed) Unwrap() error { return e.Err }
 
 // Run copies the rows over a connection, in one round trip, and returns how many rows the table has
-// taken. The first copy to a table also reads its columns. If it is known which row failed the error is a [*CopyError]; an error of Row is a [*RowFailed]; [*ColumnsError] says that a column is
+// taken. The first copy to a table also reads its columns. If it is known which row failed the
+// error is a [*CopyError]; an error of Row is a [*RowFailed]; [*ColumnsError] says that a column is
 // no longer what it was.
 func (c *Copy) Run(ctx context.Context, conn *pgx.Conn) (taken int64, err error) {
 	if tracer, ok := connectionOf(conn).config.Tracer.(pgx.CopyFromTracer); ok {

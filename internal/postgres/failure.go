@@ -43,10 +43,10 @@ func sessionEnded(e *pgconn.PgError) bool {
 	return false
 }
 
-// StatementFault reports whether an error that is no outage may be every event's: what the statement
-// names is missing or may not be used, or it fails inside the server. One event's values may be the
-// cause too: a bad search term is a syntax error, a trigger may write to a table that its values
-// name. The code does not say which.
+// StatementFault reports whether an error that is no outage may be every event's: what the
+// statement names is missing or may not be used, or it fails inside the server. One event's values
+// may be the cause too: a bad search term is a syntax error, a trigger may write to a table that
+// its values name. The code does not say which.
 //
 // Only codes that PostgreSQL itself has count,
 // https://www.postgresql.org/docs/current/errcodes-appendix.html:
@@ -112,9 +112,9 @@ func EncodingFailed(e *pgconn.PgError) bool {
 	return e.Code == "57014" && e.Routine == "CopyGetData"
 }
 
-// closeIfReadOnly makes a handler of errors that closes a connection whose server accepts no writes,
-// so that the pool connects again: after a failover its connections may be those of the old primary.
-// Inside a transaction the error is about the statement, and the connection stays.
+// closeIfReadOnly makes a handler of errors that closes a connection whose server accepts no
+// writes, so that the pool connects again: after a failover its connections may be those of the old
+// primary. Inside a transaction the error is about the statement, and the connection stays.
 func closeIfReadOnly(keep pgconn.PgErrorHandler) pgconn.PgErrorHandler {
 	return func(conn *pgconn.PgConn, e *pgconn.PgError) bool {
 		// BEGIN READ WRITE fails with feature_not_supported on a standby.
@@ -125,13 +125,14 @@ func closeIfReadOnly(keep pgconn.PgErrorHandler) pgconn.PgErrorHandler {
 
 func class(e *pgconn.PgError) string { return e.Code[:min(2, len(e.Code))] }
 
-// Uncertain reports whether the transaction may have been committed although err came instead of the
-// answer to its COMMIT. An error of the server says that it was not. But a session may end after the
-// commit, and with a pooler the error may be the pooler's, about a server that it has lost.
+// Uncertain reports whether the transaction may have been committed although err came instead of
+// the answer to its COMMIT. An error of the server says that it was not. But a session may end
+// after the commit, and with a pooler the error may be the pooler's, about a server that it has
+// lost.
 func Uncertain(err error) bool {
 	var unsent pgx.ErrPreprocessingBatch
-	// In the simple protocol pgx also says "conn closed" of a connection that was lost after the COMMIT was
-	// sent, and that nothing was.
+	// In the simple protocol pgx also says "conn closed" of a connection that was lost after the
+	// COMMIT was sent, and that nothing was.
 	if errors.As(err, &unsent) || pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed) {
 		return false
 	}

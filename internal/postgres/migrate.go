@@ -154,7 +154,8 @@ func require(ctx context.Context, conn Statements, schema string) (string, error
 // insufficientPrivilege is the SQLSTATE of a request for which the role lacks a right.
 const insufficientPrivilege = "42501"
 
-// CheckTables reports what would prevent [Prepare] in the role's default schema, and changes nothing.
+// CheckTables reports what would prevent [Prepare] in the role's default schema, and changes
+// nothing.
 func CheckTables(ctx context.Context, conn *pgx.Conn) error {
 	if err := takesWrites(ctx, conn); err != nil {
 		return fmt.Errorf("check %s: %w", place(&conn.Config().Config), err)
@@ -199,7 +200,8 @@ WHERE n.nspname = $1 AND c.relname = 'sluice_schema' AND NOT pg_has_role(c.relow
 	return nil
 }
 
-// find returns the name of the schema (the role's default if empty), and the version of the tables there.
+// find returns the name of the schema (the role's default if empty), and the version of the tables
+// there.
 func find(ctx context.Context, conn Statements, schema, component string) (string, version, error) {
 	if schema == "" {
 		var first *string

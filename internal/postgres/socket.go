@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// dialer opens the sockets of a pool. They detect within the lease's length that the server is gone,
-// and a connection that was given up is closed as quickly.
+// dialer opens the sockets of a pool. They detect within the lease's length that the server is
+// gone, and a connection that was given up is closed as quickly.
 type dialer struct {
 	net.Dialer
 	connect time.Duration // how long it may take to set a connection up
@@ -32,8 +32,8 @@ func newDialer(connect, leaseFor time.Duration) *dialer {
 }
 
 // install makes connections use the dialer. A socket has a deadline until the connection is set up.
-// One that serves a request to cancel is never set up and keeps the deadline; pgx would wait for its
-// answer for 15 s, while the connection to be cancelled keeps its place in the pool.
+// One that serves a request to cancel is never set up and keeps the deadline; pgx would wait for
+// its answer for 15 s, while the connection to be cancelled keeps its place in the pool.
 func (d *dialer) install(cc *pgx.ConnConfig) {
 	cc.DialFunc = d.dial
 	cc.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Data that is not acknowledged closes a connection within the lease, not after the system's quarter
-// of an hour.
+// Data that is not acknowledged closes a connection within the lease, not after the system's
+// quarter of an hour.
 func TestUnacknowledgedData(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

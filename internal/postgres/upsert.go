@@ -20,8 +20,8 @@ import (
 // Upsert writes rows by key, see [driver.Keyed]. The values go as text, as in [Copy]. First the
 // server says which rows count, because only it knows which keys are equal, and which of them
 // exist. Then those that are new are copied, if they are many; the others are inserted or updated,
-// sorted by key; and in the same round trip those are looked for of which nothing else says that the
-// table has them.
+// sorted by key; and in the same round trip those are looked for of which nothing else says that
+// the table has them.
 type Upsert struct {
 	Table pgx.Identifier
 	*keyed.Write

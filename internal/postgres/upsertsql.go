@@ -29,8 +29,8 @@ type keyedTable struct {
 
 	exact string // → whether a row that counts as written is in the table as it was sent: no trigger changes it
 
-	// The other statements. Each takes arrays of texts, of the key's columns, then of the version, if
-	// there is one; insert takes those of all columns.
+	// The other statements. Each takes arrays of texts, of the key's columns, then of the version,
+	// if there is one; insert takes those of all columns.
 	reduce  string // with an array of whether each is a delete → numbers of the rows that count, from 1 on, whether the key exists, and whether the row is a delete before the one of its key; sorted by key
 	remove  string
 	insert  string

@@ -34,9 +34,10 @@ const (
 	besideName = "sluice-event"
 )
 
-// EncodeEvent returns as JSON what stores have no columns for of a dead letter's event: the properties,
-// and in some logs headers, a key that is no text, an empty key, a null value and the sender's time.
-// It returns nil if there is none of that. A property of a type that AMQP does not have is an error.
+// EncodeEvent returns as JSON what stores have no columns for of a dead letter's event: the
+// properties, and in some logs headers, a key that is no text, an empty key, a null value and the
+// sender's time. It returns nil if there is none of that. A property of a type that AMQP does not
+// have is an error.
 func EncodeEvent(e *driver.Event) ([]byte, error) {
 	rest := extraOf(e)
 	if rest == nil {

@@ -51,8 +51,8 @@ func scenario(t *testing.T, to *place, steps func(p *Publisher), want ...string)
 	})
 }
 
-// TestLostWhileItFails: a checkpoint of a partition that is lost during an attempt that fails is not tried again,
-// because the next owner may be further.
+// TestLostWhileItFails: a checkpoint of a partition that is lost during an attempt that fails is
+// not tried again, because the next owner may be further.
 func TestLostWhileItFails(t *testing.T) {
 	to := &place{err: errors.New("no answer")}
 	scenario(t, to, func(p *Publisher) {
@@ -66,7 +66,8 @@ func TestLostWhileItFails(t *testing.T) {
 	}, "0:7,true 1:7,true ", "1:7,true ")
 }
 
-// TestNewerWhileItIsPublished: a checkpoint that was stored during an attempt is published by the next one.
+// TestNewerWhileItIsPublished: a checkpoint that was stored during an attempt is published by the
+// next one.
 func TestNewerWhileItIsPublished(t *testing.T) {
 	to := &place{}
 	scenario(t, to, func(p *Publisher) {
@@ -79,8 +80,9 @@ func TestNewerWhileItIsPublished(t *testing.T) {
 	}, "0:7,true 1:7,true ", "0:8,false ")
 }
 
-// TestStartIsPublished: a partition without a checkpoint has its start as soon as it is read, which is after the
-// start was stored. Where reading begins later is no checkpoint: events may be in flight.
+// TestStartIsPublished: a partition without a checkpoint has its start as soon as it is read, which
+// is after the start was stored. Where reading begins later is no checkpoint: events may be in
+// flight.
 func TestStartIsPublished(t *testing.T) {
 	to := &place{}
 	scenario(t, to, func(p *Publisher) {

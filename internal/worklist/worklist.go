@@ -107,8 +107,8 @@ func (l *List[P]) Oldest() (at P, ok bool) {
 	return l.position(l.low), true
 }
 
-// InFlight returns the number of incomplete arrivals; rather more while many complete at the same time.
-// Any goroutine may call it.
+// InFlight returns the number of incomplete arrivals; rather more while many complete at the same
+// time. Any goroutine may call it.
 func (l *List[P]) InFlight() int {
 	const tries = 16
 	// The completions are read first: then they can't exceed the arrivals.

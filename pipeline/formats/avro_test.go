@@ -135,7 +135,8 @@ func TestAvro(t *testing.T) {
 	}
 }
 
-// TestAvroBounds: bodies that announce more than they have, or nest deeper than anybody needs, fail soon.
+// TestAvroBounds: bodies that announce more than they have, or nest deeper than anybody needs, fail
+// soon.
 func TestAvroBounds(t *testing.T) {
 	list := `{"type":"record","name":"list","fields":[{"name":"next","type":["null","list"]}]}`
 	for _, c := range []struct{ schema, body string }{
@@ -160,8 +161,8 @@ func TestAvroBounds(t *testing.T) {
 	}
 }
 
-// TestAvroItemsWithoutBytes: an array may have 4,096 items that take no bytes, whether it is read or
-// skipped.
+// TestAvroItemsWithoutBytes: an array may have 4,096 items that take no bytes, whether it is read
+// or skipped.
 func TestAvroItemsWithoutBytes(t *testing.T) {
 	const written = `{"type":"record","name":"r","fields":[{"name":"a","type":{"type":"array","items":"null"}},{"name":"b","type":"int"}]}`
 	reads := mustAvro(t, written)

@@ -23,8 +23,9 @@ const azureScope = "https://eventhubs.azure.net/.default"
 // https://learn.microsoft.com/rest/api/schemaregistry/.
 const azureVersion = "?api-version=2022-10"
 
-// NewAzure returns Azure Schema Registry: the content type of an event is avro/binary+ID. The namespace
-// is a host such as contoso.servicebus.windows.net. config may be nil. It connects when it is first used.
+// NewAzure returns Azure Schema Registry: the content type of an event is avro/binary+ID. The
+// namespace is a host such as contoso.servicebus.windows.net. config may be nil. It connects when
+// it is first used.
 func NewAzure(namespace string, credential azcore.TokenCredential, config *tls.Config) Registry {
 	c := newRegistryClient("https://"+namespace, config)
 	c.authorize = func(r *http.Request) error {

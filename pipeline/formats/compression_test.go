@@ -144,7 +144,8 @@ func TestDecompress(t *testing.T) {
 	}
 }
 
-// TestNullBody: a null value of Kafka stays one; an event of Event Hubs without a body has an empty one.
+// TestNullBody: a null value of Kafka stays one; an event of Event Hubs without a body has an empty
+// one.
 func TestNullBody(t *testing.T) {
 	e := &sluice.Event{}
 	if out, err := New(&Config{Compression: Gzip, NullBodies: true}).Event(t.Context(), e); out != e || err != nil {
@@ -155,7 +156,8 @@ func TestNullBody(t *testing.T) {
 	}
 }
 
-// TestContentTypeOfCompression: a content type that names the compression is not that of the decompressed body.
+// TestContentTypeOfCompression: a content type that names the compression is not that of the
+// decompressed body.
 func TestContentTypeOfCompression(t *testing.T) {
 	e := &sluice.Event{Body: gzipped("{}"), ContentType: "application/x-gzip", Properties: map[string]any{"content-type": "application/x-gzip"}}
 	out, err := New(&Config{Compression: Gzip}).Event(t.Context(), e)

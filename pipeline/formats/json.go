@@ -25,8 +25,8 @@ type jsonWriter struct {
 	plain     bool // only what JSON requires is escaped in texts
 }
 
-// fitted returns what was written, without memory that it does not need: it is kept until its event is
-// handled.
+// fitted returns what was written, without memory that it does not need: it is kept until its event
+// is handled.
 func fitted(out []byte) []byte {
 	if cap(out) > 2*len(out)+1024 {
 		return bytes.Clone(out)

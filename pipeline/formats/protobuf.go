@@ -40,8 +40,8 @@ func (s *ProtoSchema) messages() []string {
 	return names
 }
 
-// Protobuf returns the encoding of bodies that are a message, without a header. The name is that of the
-// message with its package; a schema without it is an error.
+// Protobuf returns the encoding of bodies that are a message, without a header. The name is that of
+// the message with its package; a schema without it is an error.
 func Protobuf(schema *ProtoSchema, message string) (Encoding, error) {
 	found, err := schema.files.FindDescriptorByName(protoreflect.FullName(message))
 	if descriptor, ok := found.(protoreflect.MessageDescriptor); ok && err == nil {
@@ -104,8 +104,8 @@ func (s *ProtoSchema) decode(descriptor protoreflect.MessageDescriptor, body []b
 	return fitted(out), nil
 }
 
-// message returns the message that a path of indexes leads to: into the file, and then into messages. The
-// entries of maps do not count, as in Confluent's client for Java.
+// message returns the message that a path of indexes leads to: into the file, and then into
+// messages. The entries of maps do not count, as in Confluent's client for Java.
 func (s *ProtoSchema) message(path []int) (protoreflect.MessageDescriptor, error) {
 	var found protoreflect.MessageDescriptor
 	messages := s.main.Messages()

@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// checkJSON checks for any body that an encoding makes valid JSON of bounded size, or an error of one line.
+// checkJSON checks for any body that an encoding makes valid JSON of bounded size, or an error of
+// one line.
 func checkJSON(t *testing.T, e Encoding, body []byte) {
 	const limit = 64 << 10
 	out, err := e.json(t.Context(), body, "", limit)
@@ -164,7 +165,8 @@ func compact(t *testing.T, data []byte) string {
 	return b.String()
 }
 
-// TestProtobufBounds: a body of 1 MB that is a message of a gigabyte in JSON, or nests too deep, fails soon.
+// TestProtobufBounds: a body of 1 MB that is a message of a gigabyte in JSON, or nests too deep,
+// fails soon.
 func TestProtobufBounds(t *testing.T) {
 	schema := flightSchema(t)
 	encoding, _ := Protobuf(schema, "pkg.Flight")

@@ -94,7 +94,8 @@ message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
 `,
 }
 
-// compile compiles a file in Protobuf's language, and its imports. read returns the content of a file.
+// compile compiles a file in Protobuf's language, and its imports. read returns the content of a
+// file.
 func compile(name string, read func(name string) ([]byte, error)) (*ProtoSchema, error) {
 	c := protocompile.Compiler{MaxParallelism: 1, Resolver: protocompile.WithStandardImports(&protocompile.SourceResolver{
 		Accessor: func(name string) (io.ReadCloser, error) {

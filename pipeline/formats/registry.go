@@ -16,10 +16,11 @@ import (
 	"github.com/sluice-go/sluice/internal/finalanswer"
 )
 
-// Registry is a schema registry: it has the schemas that bodies were written with. Its implementations
-// are [NewConfluent] and [NewAzure].
+// Registry is a schema registry: it has the schemas that bodies were written with. Its
+// implementations are [NewConfluent] and [NewAzure].
 type Registry interface {
-	// split returns the id of the schema that a body was written with, and the body without its header.
+	// split returns the id of the schema that a body was written with, and the body without its
+	// header.
 	split(body []byte, contentType string) (id string, rest []byte, err error)
 	// schema returns the schema with an id. The error is an outage, or an unknownSchemaError.
 	schema(ctx context.Context, id string) (*registered, error)

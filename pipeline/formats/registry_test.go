@@ -226,8 +226,8 @@ func TestAzure(t *testing.T) {
 	}
 }
 
-// TestRegistryOutage: whatever a registry answers but a schema, or that it has none, is an outage. The
-// event after it asks again.
+// TestRegistryOutage: whatever a registry answers but a schema, or that it has none, is an outage.
+// The event after it asks again.
 func TestRegistryOutage(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef"
 	status := func(code int, body string) http.HandlerFunc {
@@ -314,8 +314,9 @@ func TestRegistrySlow(t *testing.T) {
 	}
 }
 
-// TestSchemasAreKept: one request for each schema, however many events name it at the same time; the answer
-// that there is none holds for a while; and no more schemas are kept than there should be.
+// TestSchemasAreKept: one request for each schema, however many events name it at the same time;
+// the answer that there is none holds for a while; and no more schemas are kept than there should
+// be.
 func TestSchemasAreKept(t *testing.T) {
 	f := newFakeRegistry(t, (*httptest.Server).Start)
 	f.schemas["/schemas/ids/257"] = confluentAnswer(kindAvro, `"int"`)
@@ -356,7 +357,8 @@ func TestSchemasAreKept(t *testing.T) {
 	}
 }
 
-// TestReferenceBounds: schemas that refer to each other without end are the fault of the event that names them.
+// TestReferenceBounds: schemas that refer to each other without end are the fault of the event that
+// names them.
 func TestReferenceBounds(t *testing.T) {
 	f := newFakeRegistry(t, (*httptest.Server).Start)
 	f.schemas["/schemas/ids/257"] = confluentAnswer(kindAvro, `"int"`, "0")
@@ -421,8 +423,8 @@ func TestRegistryURL(t *testing.T) {
 	}
 }
 
-// FuzzConfluent: whatever a body begins with, and whatever the registry has, nothing fails otherwise than
-// with an error.
+// FuzzConfluent: whatever a body begins with, and whatever the registry has, nothing fails
+// otherwise than with an error.
 func FuzzConfluent(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x01\x01\x00abc"), true, `syntax = "proto3"; message A { int32 a = 1; }`)
 	f.Add([]byte("\x00\x00\x00\x01\x01\x02"), false, `"int"`)

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// AvroFrom returns the encoding of bodies in Avro that name the schema of their writer, which is in a
-// registry. They are read as schema has them; nil: as their own schema does.
+// AvroFrom returns the encoding of bodies in Avro that name the schema of their writer, which is in
+// a registry. They are read as schema has them; nil: as their own schema does.
 func AvroFrom(r Registry, schema *AvroSchema) Encoding {
 	return &avroFrom{r, newSchemas(r, kindAvro, func(s *registered) (*AvroSchema, error) {
 		writer, err := s.avro()
@@ -57,8 +57,8 @@ func (r *registered) avro() (*AvroSchema, error) {
 	return newAvroSchema(schema, false)
 }
 
-// ProtobufFrom returns the encoding of bodies in Protobuf that name their schema, which is in a registry,
-// and the message in it.
+// ProtobufFrom returns the encoding of bodies in Protobuf that name their schema, which is in a
+// registry, and the message in it.
 func ProtobufFrom(r Registry) Encoding {
 	return &protobufFrom{r, newSchemas(r, kindProtobuf, (*registered).protobuf)}
 }
@@ -103,8 +103,8 @@ func (r *registered) protobuf() (*ProtoSchema, error) {
 	})
 }
 
-// JSONFrom returns the encoding of bodies of JSON with the header of a registry, which is removed. The
-// registry is not asked for the schema.
+// JSONFrom returns the encoding of bodies of JSON with the header of a registry, which is removed.
+// The registry is not asked for the schema.
 func JSONFrom(r Registry) Encoding { return jsonFrom{r} }
 
 type jsonFrom struct{ Registry }
@@ -124,8 +124,8 @@ const (
 	forgetAfter    = 10 * time.Second // the answer that a schema does not exist
 )
 
-// schemas keeps the schemas of a registry that were needed, compiled. A schema with an id never changes.
-// It is safe for concurrent use.
+// schemas keeps the schemas of a registry that were needed, compiled. A schema with an id never
+// changes. It is safe for concurrent use.
 type schemas[T any] struct {
 	registry Registry
 	kind     schemaKind

@@ -319,7 +319,8 @@ func (l firstAccept) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// TestServeRunsFirst: the first request finds a dashboard that runs, which else would refuse a stream.
+// TestServeRunsFirst: the first request finds a dashboard that runs, which else would refuse a
+// stream.
 func TestServeRunsFirst(t *testing.T) {
 	for range 20 { // the goroutine that accepts and the one that runs start in any order
 		d, err := New([]Pipeline{{Name: "p", Source: sluicetest.NewHub(sluice.Group{}, 1), Leases: new(sluicetest.Leases)}}, &Config{Dir: t.TempDir()})

@@ -24,8 +24,8 @@ import (
 	"github.com/sluice-go/sluice/webhook"
 )
 
-// With copiesEnv the consumer copies its dead letters to that URL, and kills itself now and then: when
-// a dead letter is stored, before it is copied, and before it is marked so.
+// With copiesEnv the consumer copies its dead letters to that URL, and kills itself now and then:
+// when a dead letter is stored, before it is copied, and before it is marked so.
 const copiesEnv = "CRASH_TEST_COPIES"
 
 func init() {
@@ -151,8 +151,8 @@ func (r *receiver) count() int {
 	return len(r.copies)
 }
 
-// TestCopiesUnderKill kills consumers at each point between a dead letter's event and the mark of its
-// copy. Each dead letter arrives, at least once.
+// TestCopiesUnderKill kills consumers at each point between a dead letter's event and the mark of
+// its copy. Each dead letter arrives, at least once.
 func TestCopiesUnderKill(t *testing.T) {
 	t.Parallel()
 	for _, delivery := range []string{"transactional", "batches", "atleastonce"} {

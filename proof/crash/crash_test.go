@@ -231,8 +231,8 @@ func await(t *testing.T, within time.Duration, what string, done func() bool) {
 
 const done = "SELECT coalesce(sum(sequence_number + 1), 0) FROM sluice_checkpoints WHERE sequence_number >= 0"
 
-// suspects counts the partitions whose next event is suspected of ending processes. Of an event that is good,
-// further kills would make a dead letter.
+// suspects counts the partitions whose next event is suspected of ending processes. Of an event
+// that is good, further kills would make a dead letter.
 const suspects = "SELECT count(*) FROM sluice_checkpoints WHERE claims > 3 OR trial_unreturned > 0"
 
 // killedHalfWay kills consumers repeatedly while they process events that fail
@@ -262,7 +262,8 @@ func killedHalfWay(t *testing.T, database string, n count) {
 		}
 		a.start()
 		before := n(done)
-		// At least one step forward, and no partition left behind again and again; then a moment of chance.
+		// At least one step forward, and no partition left behind again and again; then a moment of
+		// chance.
 		await(t, time.Minute, "progress", func() bool { return n(done) > before && n(suspects) == 0 || n(done) == events })
 		<-time.After(time.Duration(a.random.IntN(30)) * time.Millisecond)
 	}
@@ -285,8 +286,9 @@ func killerIsParked(t *testing.T, database string, n count) {
 	bodies := make([]string, 300)
 	bodies[0] = "killer" // with events before it, a life that gets a little further would not count
 	a := newArena(t, database, bodies)
-	// A process that loses its lease between the claim and the handler's call leaves the partition cleanly, and
-	// deaths count from the beginning. So leases are long, and of one owner, whose next process has them at once.
+	// A process that loses its lease between the claim and the handler's call leaves the partition
+	// cleanly, and deaths count from the beginning. So leases are long, and of one owner, whose
+	// next process has them at once.
 	a.env = []string{ownerEnv + "=restarted"}
 	deaths := 0
 	for lives := 0; n(done) < len(bodies) && lives < 30; lives++ {

@@ -37,8 +37,8 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// TestTakeover: after one of 64 processes is killed, the others hold all of its partitions 5 s after
-// its leases, of 30 s, have ended at the latest.
+// TestTakeover: after one of 64 processes is killed, the others hold all of its partitions 5 s
+// after its leases, of 30 s, have ended at the latest.
 func TestTakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, partitions)

@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// What an idle partition may take of a process, with its part of the hub and of the stores in memory.
+// What an idle partition may take of a process, with its part of the hub and of the stores in
+// memory.
 const (
 	goroutinesEach = 8
 	bytesEach      = 64 << 10
 )
 
-// TestIdleMemory counts the memory and the goroutines of a process with 1,024 partitions without events.
-// It counts again, up to three times, if that is too much: new stacks are as large as the last garbage
-// collection found others to be on average, whatever their goroutines need.
+// TestIdleMemory counts the memory and the goroutines of a process with 1,024 partitions without
+// events. It counts again, up to three times, if that is too much: new stacks are as large as the
+// last garbage collection found others to be on average, whatever their goroutines need.
 func TestIdleMemory(t *testing.T) {
 	var least idle
 	for i := range 3 {

@@ -17,9 +17,9 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// TestPostgres: the transactions that the server counts for 64 processes and 1,024 partitions without
-// events are within the budget. The processes are consumers in this one, with the connections of a
-// single store.
+// TestPostgres: the transactions that the server counts for 64 processes and 1,024 partitions
+// without events are within the budget. The processes are consumers in this one, with the
+// connections of a single store.
 func TestPostgres(t *testing.T) {
 	need.RealTime(t)
 	ctx := t.Context()
@@ -113,8 +113,8 @@ func TestPostgres(t *testing.T) {
 	}
 }
 
-// eventually looks once a second, for two minutes: listing 1,024 leases more often would delay the processes
-// that are waited for.
+// eventually looks once a second, for two minutes: listing 1,024 leases more often would delay the
+// processes that are waited for.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Second)

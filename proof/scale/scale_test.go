@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// measure returns what n processes of a group ask of the log and the stores without events, after they
-// have shared the partitions and three leases have passed.
+// measure returns what n processes of a group ask of the log and the stores without events, after
+// they have shared the partitions and three leases have passed.
 func measure(t *testing.T, n, partitions int, over time.Duration) (r rates) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, partitions)

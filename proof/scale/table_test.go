@@ -10,7 +10,8 @@ import (
 // tests run with fewer processes and partitions.
 func full() bool { return os.Getenv("SLUICE_SCALE") != "" }
 
-// TestTable prints what groups of 1 to 64 processes ask of their stores and of the log, and draws it.
+// TestTable prints what groups of 1 to 64 processes ask of their stores and of the log, and draws
+// it.
 func TestTable(t *testing.T) {
 	ns, ps := []int{1, 4}, []int{32}
 	if full() {

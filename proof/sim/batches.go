@@ -63,8 +63,8 @@ func (p *process) upload(ctx context.Context, e *sluice.Event) error {
 	return nil
 }
 
-// inTurn records a violation if a batch is handled before all events between the checkpoint and it are
-// written or are dead letters.
+// inTurn records a violation if a batch is handled before all events between the checkpoint and it
+// are written or are dead letters.
 func (p *process) inTurn(b sluice.Batch) {
 	w, first := p.w, b.Events[0]
 	checkpoint := w.checkpoint(b.Partition)
@@ -76,8 +76,9 @@ func (p *process) inTurn(b sluice.Batch) {
 	if life != w.life || w.lives[checkpoint.Incarnation] != life {
 		return
 	}
-	// An owner learns that an operator has set the checkpoint back when it stores its own. The operator's epoch
-	// has no owner. It is the owner's number where a failover has lost the owner's claim.
+	// An owner learns that an operator has set the checkpoint back when it stores its own. The
+	// operator's epoch has no owner. It is the owner's number where a failover has lost the owner's
+	// claim.
 	if b.Epoch < checkpoint.Epoch || b.Epoch == checkpoint.Epoch && checkpoint.Owner == "" {
 		return
 	}

@@ -114,9 +114,9 @@ type conviction struct {
 }
 
 // convicted notes an event that became a dead letter because of an outage of the environment, and
-// records a violation if they are too many. The engine may convict some when there is no other event to
-// try; AtLeastOnce also while the partition is held, one at a time, see heldAttempts there. The lock is
-// held.
+// records a violation if they are too many. The engine may convict some when there is no other
+// event to try; AtLeastOnce also while the partition is held, one at a time, see heldAttempts
+// there. The lock is held.
 func (w *world) convicted(id eventID, outage string) {
 	c, ok := w.blame.convictions[outage]
 	if !ok {
@@ -133,7 +133,8 @@ func (w *world) convicted(id eventID, outage string) {
 	}
 }
 
-// heldFor is the shortest time that the attempts at an event take while AtLeastOnce holds its partition.
+// heldFor is the shortest time that the attempts at an event take while AtLeastOnce holds its
+// partition.
 const heldFor = 15 * time.Second
 
 // mostConvicted is how many events of a partition may fail in a row before the partition

@@ -80,9 +80,9 @@ func (w *world) continueAfterHalt(partition string) {
 	w.looksAgain(w.group.Topic, partition, partition)
 }
 
-// looksAgain has the operator come back to a partition that is still halted: its checkpoint was lost
-// and is not claimed again yet, or its log holds the next event now, and will not later, or a failover
-// loses the checkpoint that was set before its owner has seen it.
+// looksAgain has the operator come back to a partition that is still halted: its checkpoint was
+// lost and is not claimed again yet, or its log holds the next event now, and will not later, or a
+// failover loses the checkpoint that was set before its owner has seen it.
 func (w *world) looksAgain(topic, partition, halt string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

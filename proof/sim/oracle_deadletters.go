@@ -99,8 +99,9 @@ func (w *world) assignment(lease sluice.Lease) int {
 	return w.blame.assignments[partitionName(lease)]
 }
 
-// stored notes dead letters that a process has stored, in an assignment. It records a violation if an
-// event has not failed by itself, or if too many were stored because of one outage of the environment.
+// stored notes dead letters that a process has stored, in an assignment. It records a violation if
+// an event has not failed by itself, or if too many were stored because of one outage of the
+// environment.
 func (w *world) stored(by string, assignment int, list []sluice.DeadLetter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,9 +119,9 @@ func (w *world) stored(by string, assignment int, list []sluice.DeadLetter) {
 	}
 }
 
-// checkHeldBack returns the dead letters that are held back although no other event of their key was a
-// dead letter. The other one may have been stored later. If it never was, because its request was lost,
-// an operator's retry has removed the ones behind it.
+// checkHeldBack returns the dead letters that are held back although no other event of their key
+// was a dead letter. The other one may have been stored later. If it never was, because its request
+// was lost, an operator's retry has removed the ones behind it.
 func (w *world) checkHeldBack() []string {
 	var bad []string
 	for _, g := range w.groups() {

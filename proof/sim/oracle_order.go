@@ -31,8 +31,8 @@ type parking struct {
 	discarded   time.Time // when an operator has discarded it last
 }
 
-// revived reports whether the request that stored it arrived after an operator had discarded the dead
-// letter that an earlier request had stored. The process that made both does not know.
+// revived reports whether the request that stored it arrived after an operator had discarded the
+// dead letter that an earlier request had stored. The process that made both does not know.
 func (p *parking) revived() bool { return p.asked.Before(p.discarded) && p.discarded.Before(p.time) }
 
 // forget forgets what was submitted under earlier leases: after a loss of the leases epochs

@@ -63,8 +63,8 @@ func (w *world) laneOf(topic, partition string) *lane {
 	return l
 }
 
-// progressed notes that a partition has moved. Its reader may be silent all the same: what moved may
-// have been read before.
+// progressed notes that a partition has moved. Its reader may be silent all the same: what moved
+// may have been read before.
 func (w *world) progressed(topic, partition string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

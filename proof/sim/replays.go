@@ -152,8 +152,8 @@ func (p *process) noteEnd(partition string) {
 	p.ends[partition] = eventID{"", partition, p.w.endOf(partition, bounds), p.w.life}
 }
 
-// endOf returns the number of the last event of the log's present incarnation within bounds. The lock
-// is held.
+// endOf returns the number of the last event of the log's present incarnation within bounds. The
+// lock is held.
 func (w *world) endOf(partition string, b driver.Bounds) int64 {
 	return w.lastEvent(eventID{w.group.Topic, partition, b.Last.Sequence, w.life})
 }

@@ -135,7 +135,8 @@ func runSeeds(t *testing.T, name string, byDefault, each int, draw func(uint64) 
 		return n
 	}
 	seldom := func(site string) bool { return seeds >= byDefault && fired[site] < want(site) }
-	// A few worlds have all of a kind of fault, so it can be missing by chance: then more worlds are run.
+	// A few worlds have all of a kind of fault, so it can be missing by chance: then more worlds
+	// are run.
 	limit := seeds
 	for n := 0; n < limit; n++ {
 		cfg := draw(first + uint64(n))
@@ -183,8 +184,8 @@ func TestStreams(t *testing.T) {
 	runSeeds(t, "STREAM", streamSeeds, eachStream, DrawStream, StreamSites(), besideStreams()...)
 }
 
-// TestBatchWorlds runs worlds whose consumers handle batches. SLUICE_SIM_BATCH_WORLDS sets how many;
-// SLUICE_SIM_BATCH_WORLD runs one and prints its trace.
+// TestBatchWorlds runs worlds whose consumers handle batches. SLUICE_SIM_BATCH_WORLDS sets how
+// many; SLUICE_SIM_BATCH_WORLD runs one and prints its trace.
 func TestBatchWorlds(t *testing.T) {
 	runSeeds(t, "BATCH_WORLD", batchSeeds, 0, DrawBatches, StreamSites())
 }

@@ -67,8 +67,8 @@ func Sites() []string {
 	return sites(requests, drawn, "start commit", "failover that loses commits", "poisoned", "lost insert", "late commit that took effect", "gave up a commit under way", takesTurns)
 }
 
-// besideSeeds are further sites of those worlds. They are rare: Transactional looks for dead letters only
-// after the checkpoint of a sparse topic was set back.
+// besideSeeds are further sites of those worlds. They are rare: Transactional looks for dead
+// letters only after the checkpoint of a sparse topic was set back.
 func besideSeeds() []string {
 	return sites(map[string][]string{"database": {"parked", "set aside"}}, drawn, "")
 }

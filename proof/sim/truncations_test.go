@@ -26,8 +26,8 @@ import (
 
 const truncationSeeds = 300 // by default
 
-// TestTruncations runs small worlds whose log loses events again and again and gives their numbers to
-// others, while processes are killed and an operator goes on with `checkpoints set`.
+// TestTruncations runs small worlds whose log loses events again and again and gives their numbers
+// to others, while processes are killed and an operator goes on with `checkpoints set`.
 // SLUICE_SIM_TRUNCATIONS sets how many seeds run; SLUICE_SIM_TRUNCATION runs one.
 func TestTruncations(t *testing.T) {
 	first, seeds := need.Seed(t), uint64(fewer(truncationSeeds))
@@ -380,8 +380,8 @@ func (w *truncated) effectsOf(body string) (n int) {
 	return n
 }
 
-// check checks at the end that the events that the log has, and all dead letters, have taken effect:
-// exactly once, or at least once.
+// check checks at the end that the events that the log has, and all dead letters, have taken
+// effect: exactly once, or at least once.
 func (w *truncated) check() {
 	want := map[string]bool{}
 	for _, body := range w.log {

@@ -100,8 +100,8 @@ var tiers = map[string][]stage{
 		{name: "interop", needs: []string{"clients", "cosmos-server", "chromium", "postgres", "azurite"}, budget: 6 * time.Minute,
 			commands: commands("go test -p 1 -timeout 10m " + proof + "/interop/... " + proof + "/chromium")},
 		{name: "kubernetes", needs: []string{"kubernetes"}, budget: time.Minute, commands: commands("go test -timeout 10m " + proof + "/kubernetes")},
-		// Last, when least else runs: Go interrupts a goroutine after 10 ms, also if the process had no
-		// CPU, and then the traces differ.
+		// Last, when least else runs: Go interrupts a goroutine after 10 ms, also if the process
+		// had no CPU, and then the traces differ.
 		{name: "trace", budget: time.Minute, alone: true, env: []string{"GODEBUG=tracebacklabels=1"}, again: true,
 			commands: commands("go test -timeout 20m -run OneTrace$ " + simulated)},
 

@@ -12,8 +12,8 @@ import (
 )
 
 // answers is a source whose answers about the topic are late, out of date, empty or errors. Bounds
-// are advice, so they may lie. A description may be missing, and no more: it decides what a checkpoint
-// is worth.
+// are advice, so they may lie. A description may be missing, and no more: it decides what a
+// checkpoint is worth.
 type answers struct {
 	source
 	perMille func() int

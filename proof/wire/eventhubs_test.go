@@ -105,8 +105,8 @@ func startEventHubs(t *testing.T, n *network) broker {
 	return b
 }
 
-// TestEventHubs: the driver of Event Hubs, whatever the broker's answers are, loses nothing, applies
-// nothing twice, makes no dead letter and gets on when the lies end.
+// TestEventHubs: the driver of Event Hubs, whatever the broker's answers are, loses nothing,
+// applies nothing twice, makes no dead letter and gets on when the lies end.
 func TestEventHubs(t *testing.T) {
 	runWorlds(t, 12, startEventHubs, "cut", "stall", "late", "replay", "empty", "many empty", "split", "mix")
 }

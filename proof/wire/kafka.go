@@ -78,8 +78,8 @@ func (k *kafkaProtocol) forge(frame []byte, r *rand.Rand) []byte {
 	return forged
 }
 
-// forgeFetch makes an answer empty, or out of date, cuts its events short, leaves the first ones out,
-// or has it refuse.
+// forgeFetch makes an answer empty, or out of date, cuts its events short, leaves the first ones
+// out, or has it refuse.
 func (k *kafkaProtocol) forgeFetch(f *kmsg.FetchResponse, r *rand.Rand) *kmsg.FetchResponse {
 	stale := k.stale
 	held := false

@@ -45,8 +45,8 @@ type lies struct {
 type protocol interface {
 	// next reads a frame, with its length.
 	next(r *bufio.Reader) ([]byte, error)
-	// asks reports whether a frame of the client begins what may be lied about, and whether it begins
-	// what must not be.
+	// asks reports whether a frame of the client begins what may be lied about, and whether it
+	// begins what must not be.
 	asks(frame []byte) (lie, spare bool)
 	// empty is a frame like another one without content; nil if there is none.
 	empty(frame []byte) []byte

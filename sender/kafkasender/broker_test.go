@@ -141,8 +141,8 @@ func TestBrokerLimits(t *testing.T) {
 	}
 }
 
-// TestBrokerLostAnswers loses answers of a real broker: each batch is stored once, in order. After a
-// batch whose outcome is unknown, the broker refuses a late arrival of that batch.
+// TestBrokerLostAnswers loses answers of a real broker: each batch is stored once, in order. After
+// a batch whose outcome is unknown, the broker refuses a late arrival of that batch.
 func TestBrokerLostAnswers(t *testing.T) {
 	need.Kafka(t)
 	t.Parallel()
@@ -207,8 +207,8 @@ func awaitEnd(ctx context.Context, c *kafkatest.Cluster, topic string, want int6
 	}
 }
 
-// TestBrokerRefusedBatch has a broker refuse a batch, and later accept another. Should the first one
-// arrive late, it is refused: it is not taken for the other one, as if it was stored.
+// TestBrokerRefusedBatch has a broker refuse a batch, and later accept another. Should the first
+// one arrive late, it is refused: it is not taken for the other one, as if it was stored.
 func TestBrokerRefusedBatch(t *testing.T) {
 	need.Kafka(t)
 	t.Parallel()
@@ -372,7 +372,8 @@ func awaitOtherLeader(ctx context.Context, c *kafkatest.Cluster, topic string, p
 }
 
 // TestBrokerChain runs a chain of stages over a real broker. The first stage is killed again and
-// again, and loses answers: after each portion of the events was sent, and after each step of effects.
+// again, and loses answers: after each portion of the events was sent, and after each step of
+// effects.
 func TestBrokerChain(t *testing.T) {
 	need.Kafka(t)
 	t.Parallel()

@@ -63,8 +63,8 @@ func (s *stage) start(t *testing.T, client *kafka.Client, cfg sluice.Config) (ki
 }
 
 // TestChain runs two stages in a row over topics. The first is killed again and again, answers are
-// lost, brokers are away and leaders move. Each event has its effects at the end of the chain exactly
-// once, although its messages were sent more often.
+// lost, brokers are away and leaders move. Each event has its effects at the end of the chain
+// exactly once, although its messages were sent more often.
 func TestChain(t *testing.T) {
 	const events, seeds = 300, 3
 	key := []byte("a key of the stages in this test")

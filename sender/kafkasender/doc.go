@@ -19,8 +19,8 @@
 //
 // A property wins over a header of the same name, and so do the three fields where they are not
 // empty. A header's value is the bytes of a string or a []byte, and otherwise a text: numbers are
-// decimal, a bool is true or false, a time is as in RFC 3339, and nil is a null value. The stamps of
-// sender.Stamped are properties, so sluice-id and the others are headers.
+// decimal, a bool is true or false, a time is as in RFC 3339, and nil is a null value. The stamps
+// of sender.Stamped are properties, so sluice-id and the others are headers.
 //
 // The time of a message is when it was added to its batch.
 //
@@ -39,7 +39,7 @@
 // [sender.Report] has it under PossibleDuplicates. A message that is sent again in another batch, as
 // a consumer does with a [sender.Sink], can be stored twice: sender.Stamped is for that.
 //
-// Before another batch follows a batch that was not accepted, the producer's epoch is raised. From then
-// on the broker refuses the old one, should it still be on its way. So the messages of a key keep their
-// order, and no batch is taken for another.
+// Before another batch follows a batch that was not accepted, the producer's epoch is raised. From
+// then on the broker refuses the old one, should it still be on its way. So the messages of a key
+// keep their order, and no batch is taken for another.
 package kafkasender

@@ -118,7 +118,8 @@ func (c *lossyConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// fakeCluster is brokers in memory, on a network in memory, so that it works in a bubble of synctest.
+// fakeCluster is brokers in memory, on a network in memory, so that it works in a bubble of
+// synctest.
 type fakeCluster struct {
 	*kfake.Cluster
 	network

@@ -145,8 +145,8 @@ func (t *Transport) lookUpLimits(ctx context.Context) (limits, error) {
 	return l, err
 }
 
-// maxMessageBytes returns the topic's max.message.bytes, or Kafka's default where it may not be read:
-// a batch that is refused as too large corrects the sender.
+// maxMessageBytes returns the topic's max.message.bytes, or Kafka's default where it may not be
+// read: a batch that is refused as too large corrects the sender.
 func (t *Transport) maxMessageBytes(ctx context.Context) (int, error) {
 	const name = "max.message.bytes"
 	request := kmsg.NewPtrDescribeConfigsRequest()

@@ -30,8 +30,8 @@ type batchNumber struct {
 }
 
 // give gives a batch its number. A batch that was not accepted keeps the one that it has, unless
-// another batch came after it. That batch never gets the same number, even if the broker said that it
-// refused the one before: a log that had stored it would take the two for one.
+// another batch came after it. That batch never gets the same number, even if the broker said that
+// it refused the one before: a log that had stored it would take the two for one.
 func (p *partition) give(ctx context.Context, t *Transport, b *recordBatch) error {
 	if p.unsettled != nil && p.unsettled != b {
 		p.raiseEpoch()

@@ -16,7 +16,8 @@ import (
 )
 
 // Send implements [sender.Transport]. It repeats a batch whose answer was lost until ctx ends, and
-// one that came to the wrong broker, or under a number that the broker does not expect, a few times.
+// one that came to the wrong broker, or under a number that the broker does not expect, a few
+// times.
 func (t *Transport) Send(ctx context.Context, batch sender.Batch) (sender.Outcome, error) {
 	b := batch.(*recordBatch)
 	b.seal()
@@ -50,8 +51,8 @@ type sending struct {
 	epochs    int // how often the epoch was raised
 }
 
-// How often a Send tries another broker or another epoch. A batch that was stored by none of them is
-// then for the caller to repeat, after a longer pause.
+// How often a Send tries another broker or another epoch. A batch that was stored by none of them
+// is then for the caller to repeat, after a longer pause.
 const (
 	maxMoves  = 3
 	maxEpochs = 3
@@ -181,8 +182,8 @@ func refused(err error) (sender.Outcome, error) {
 }
 
 // Outcomes after which the batch is sent once more: to the present leader, with a new epoch, or
-// without compression. It was not stored, except perhaps by a leader that was replaced, or whose disk
-// failed, while it waited for the replicas.
+// without compression. It was not stored, except perhaps by a leader that was replaced, or whose
+// disk failed, while it waited for the replicas.
 const (
 	outcomeMoved sender.Outcome = -2 - iota
 	outcomeReplaced

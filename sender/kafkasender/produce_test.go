@@ -84,7 +84,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestLostAnswers loses the answers to batches that are stored: each is repeated, and is stored once.
+// TestLostAnswers loses the answers to batches that are stored: each is repeated, and is stored
+// once.
 func TestLostAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 20
@@ -158,9 +159,9 @@ func TestUnknown(t *testing.T) {
 	})
 }
 
-// TestReplacedLeader sends a batch to a leader that is replaced, as it says also if the batch was stored
-// before. The next batch must not have its number: a log that has stored the first one would take it for
-// the same.
+// TestReplacedLeader sends a batch to a leader that is replaced, as it says also if the batch was
+// stored before. The next batch must not have its number: a log that has stored the first one would
+// take it for the same.
 func TestReplacedLeader(t *testing.T) {
 	for _, code := range []*kerr.Error{kerr.NotLeaderForPartition, kerr.KafkaStorageError} {
 		synctest.Test(t, func(t *testing.T) {

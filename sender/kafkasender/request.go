@@ -9,8 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// replicasTimeout is how long a broker waits for the replicas in sync before it answers that the time
-// is over.
+// replicasTimeout is how long a broker waits for the replicas in sync before it answers that the
+// time is over.
 const replicasTimeout = 10 * time.Second
 
 // produce sends a batch to a broker and returns the answer. If there is none, sent says whether the
@@ -35,8 +35,8 @@ func (t *Transport) produce(ctx context.Context, broker, partition int32, batch 
 	return &found.Topics[0].Partitions[0], true, nil
 }
 
-// produceRequest is a produce request that knows whether it was sent. It names the topic, because not
-// every broker that knows topic ids reports them.
+// produceRequest is a produce request that knows whether it was sent. It names the topic, because
+// not every broker that knows topic ids reports them.
 type produceRequest struct {
 	*kmsg.ProduceRequest
 	state atomic.Int32

@@ -65,8 +65,8 @@ func newSink(t testing.TB, transport sender.Transport, cfg *sender.SinkConfig) *
 	return s
 }
 
-// TestSinkConformance runs the conformance suite of sinks, with brokers that refuse batches and with
-// brokers that are away.
+// TestSinkConformance runs the conformance suite of sinks, with brokers that refuse batches and
+// with brokers that are away.
 func TestSinkConformance(t *testing.T) {
 	for name, fail := range map[string]func(c *fakeCluster) (repair func()){
 		"refused": func(c *fakeCluster) func() {

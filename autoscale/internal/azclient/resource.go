@@ -27,8 +27,8 @@ type Resource[T any] struct {
 }
 
 // Path returns the path of a resource below a resource group. The kind is a provider and types,
-// such as Microsoft.Sql/servers/databases, with a name for each type. A name that is missing, or that
-// leads to another path, is an error.
+// such as Microsoft.Sql/servers/databases, with a name for each type. A name that is missing, or
+// that leads to another path, is an error.
 func Path(kind, subscription, group string, names ...string) (string, error) {
 	provider, types, _ := strings.Cut(kind, "/")
 	parts := []string{"subscriptions", subscription, "resourceGroups", group, "providers", provider}

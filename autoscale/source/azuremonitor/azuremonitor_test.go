@@ -100,8 +100,8 @@ func valuesUntil(last time.Time) func(time.Time) (float64, bool) {
 	return func(from time.Time) (float64, bool) { return float64(from.Minute()), !from.After(last) }
 }
 
-// TestNewest: the newest value counts whose interval ended a minute ago or earlier. One that is up to five
-// minutes late is not missing; then it is, and never 0.
+// TestNewest: the newest value counts whose interval ended a minute ago or earlier. One that is up
+// to five minutes late is not missing; then it is, and never 0.
 func TestNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // begins at midnight
 		a := &azure{T: t, window: time.Minute, wants: url.Values{"metricnames": {"CpuPercentage"}, "aggregation": {"average"}, "interval": {"PT1M"}}}
@@ -144,7 +144,8 @@ func TestOptions(t *testing.T) {
 	})
 }
 
-// TestThrottled: a short Retry-After is waited for. After a longer one, no request is sent until then.
+// TestThrottled: a short Retry-After is waited for. After a longer one, no request is sent until
+// then.
 func TestThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &azure{T: t, window: time.Minute, value: func(time.Time) (float64, bool) { return 1, true }}

@@ -23,9 +23,9 @@ import (
 	"github.com/sluice-go/sluice/autoscale/target/appservice"
 )
 
-// azure is a stand-in for the resource manager with one plan: it serves the two calls as the REST API
-// documents them, with a change that is done at once or, after 202 and a Location, later. The client is
-// the real one, over HTTPS.
+// azure is a stand-in for the resource manager with one plan: it serves the two calls as the REST
+// API documents them, with a change that is done at once or, after 202 and a Location, later. The
+// client is the real one, over HTTPS.
 type azure struct {
 	*testing.T
 	mu      sync.Mutex
@@ -130,7 +130,8 @@ func (a *azure) target(t *testing.T, plan string) *appservice.Target {
 	return target
 }
 
-// planned is a plan with properties that no model here knows, and a number that a float64 can't hold.
+// planned is a plan with properties that no model here knows, and a number that a float64 can't
+// hold.
 const planned = `{"id": "` + path + `", "name": "workers", "type": "Microsoft.Web/serverfarms", "location": "West Europe", "kind": "app", "tags": {"team": "billing & more"},
 	"sku": {"name": "P1v3", "tier": "PremiumV3", "size": "P1v3", "family": "Pv3", "capacity": %d, "ofTomorrow": {"x": [1, null]}},
 	"properties": {"reserved": true, "zoneRedundant": false, "maximumElasticWorkerCount": 20, "ofTomorrow": 9007199254740993}, "identity": {"type": "SystemAssigned"}}`

@@ -11,8 +11,8 @@ var regionNames = [2]string{"West Europe", "North Europe"}
 
 const substatusRegion = 3 // the region takes no writes
 
-// ServeRegion serves the account's second region to clients that connect to l, until Close.
-// Both regions have the same documents at once. The first one takes writes, until [Account.Failover].
+// ServeRegion serves the account's second region to clients that connect to l, until Close. Both
+// regions have the same documents at once. The first one takes writes, until [Account.Failover].
 func (a *Account) ServeRegion(l net.Listener) *Server {
 	a.mu.Lock()
 	a.second = l.Addr()

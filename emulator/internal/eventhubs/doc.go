@@ -6,7 +6,8 @@
 // The semantics follow Azure's documentation and what its client libraries expect: up to five
 // readers without an epoch per partition and consumer group, a reader with an epoch disconnects
 // those with a lower or equal one (com.microsoft:epoch, amqp:link:stolen), partition keys are
-// hashed as in package partitionkey, the offsets "-1" and "@latest" are the two ends of a partition.
+// hashed as in package partitionkey, the offsets "-1" and "@latest" are the two ends of a
+// partition.
 //
 // # One log per partition
 //

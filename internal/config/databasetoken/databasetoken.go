@@ -22,9 +22,9 @@ const parameter = "credential"
 // Token returns a token for a new connection. It may be called by several goroutines.
 type Token = func(context.Context) (string, error)
 
-// Postgres returns the URL of a PostgreSQL database without its parameter credential, and a function
-// that returns a password for a new connection; nil if the URL does not have the parameter. A text
-// that is no URL is returned as it is. Errors do not quote the URL.
+// Postgres returns the URL of a PostgreSQL database without its parameter credential, and a
+// function that returns a password for a new connection; nil if the URL does not have the
+// parameter. A text that is no URL is returned as it is. Errors do not quote the URL.
 func Postgres(text string) (clean string, password Token, err error) {
 	return split(text, "ossrdbms-aad.database.", func(u *url.URL) error {
 		q := u.Query()

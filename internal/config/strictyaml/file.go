@@ -27,8 +27,8 @@ import (
 // MaxSize is the largest size of a file in bytes.
 const MaxSize = 1 << 20
 
-// ReadFile returns what the file at path holds, of one that is larger than [MaxSize] one byte more than that,
-// so that [Read] refuses it.
+// ReadFile returns what the file at path holds, of one that is larger than [MaxSize] one byte more
+// than that, so that [Read] refuses it.
 func ReadFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

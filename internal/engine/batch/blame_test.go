@@ -206,8 +206,8 @@ func TestOneOfTwoServers(t *testing.T) {
 	})
 }
 
-// A redrive that the database refuses waits while nothing shows that its event is the cause, and has
-// failed once an event that waits shows it.
+// A redrive that the database refuses waits while nothing shows that its event is the cause, and
+// has failed once an event that waits shows it.
 func TestRefusedRedrive(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		s.Send("0", "orders:rejected")

@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// notOther leaves out the events whose body begins with "other", whatever else would happen to them.
+// notOther leaves out the events whose body begins with "other", whatever else would happen to
+// them.
 func notOther(e *sluice.Event) bool { return !strings.HasPrefix(string(e.Body), "other") }
 
 // filtered is how many events the observations of a kind say were left out.
@@ -172,8 +173,8 @@ func TestFilteredEventIsNoWitness(t *testing.T) {
 	})
 }
 
-// TestRedriveOfFilteredEvents: a dead letter that the filter leaves out now is removed by its redrive,
-// without the handler.
+// TestRedriveOfFilteredEvents: a dead letter that the filter leaves out now is removed by its
+// redrive, without the handler.
 func TestRedriveOfFilteredEvents(t *testing.T) {
 	for name, redrive := range map[string]func(s *scene, cfg sluice.Config){
 		"transactional": func(s *scene, cfg sluice.Config) {
@@ -218,8 +219,8 @@ func TestFilterThatPanics(t *testing.T) {
 	})
 }
 
-// TestFilterThatChangesItsMind: an error of the handler is about the events that the handler got, also
-// if the filter decides otherwise when it is asked again.
+// TestFilterThatChangesItsMind: an error of the handler is about the events that the handler got,
+// also if the filter decides otherwise when it is asked again.
 func TestFilterThatChangesItsMind(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		s.Send("0", "other", "good", "reject", "good")

@@ -409,7 +409,8 @@ func TestBatchShrinks(t *testing.T) {
 	}
 }
 
-// Transactions of a backlog grow while they are short, and become smaller again when they take long.
+// Transactions of a backlog grow while they are short, and become smaller again when they take
+// long.
 func TestBatchGrows(t *testing.T) {
 	each := func(d time.Duration) func(int) time.Duration {
 		return func(int) time.Duration { return d }

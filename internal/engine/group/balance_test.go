@@ -249,16 +249,17 @@ func testBalancedBursts(t *testing.T, burst int) {
 	f.onceEach()
 }
 
-// In a topic of hundreds of partitions, where long listings are made less often, a process that joins
-// still lists every AssignEvery: else what is handed over to it has no owner for several seconds.
+// In a topic of hundreds of partitions, where long listings are made less often, a process that
+// joins still lists every AssignEvery: else what is handed over to it has no owner for several
+// seconds.
 func TestBalancedJoinsALongList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1024)
 		f.burst = 64
 		f.join(sluice.Balanced)
 		f.settle(30 * time.Second)
-		// The second process joins between two ticks of the first. At a tick, the scheduler would decide which
-		// of the two acquires a partition first.
+		// The second process joins between two ticks of the first. At a tick, the scheduler would
+		// decide which of the two acquires a partition first.
 		time.Sleep(30*time.Second + 50*time.Millisecond)
 		f.join(sluice.Balanced)
 		free := map[string]time.Time{} // since when

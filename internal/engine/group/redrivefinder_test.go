@@ -52,8 +52,8 @@ func (s *findingStore) DuePartitions(ctx context.Context, group sluice.Group, pa
 	return s.Store.DuePartitions(ctx, group, partitions)
 }
 
-// TestRedrivesAreFoundTogether: one request at a time asks for all partitions of a process, whatever becomes of
-// it, and a request that fails is reported once.
+// TestRedrivesAreFoundTogether: one request at a time asks for all partitions of a process,
+// whatever becomes of it, and a request that fails is reported once.
 func TestRedrivesAreFoundTogether(t *testing.T) {
 	const partitions = 20
 	for name, try := range map[string]struct {
@@ -111,8 +111,8 @@ func (s *scene) redrives(n int) {
 	s.RedriveAll()
 }
 
-// TestNoPartitionLooksAfterFailure: where the request for all partitions fails, none of them asks the store by
-// itself, whichever began the request, and also if its redrives are in progress.
+// TestNoPartitionLooksAfterFailure: where the request for all partitions fails, none of them asks
+// the store by itself, whichever began the request, and also if its redrives are in progress.
 func TestNoPartitionLooksAfterFailure(t *testing.T) {
 	stage(t, 5, func(s *scene) {
 		s.redrives(5)
@@ -144,8 +144,8 @@ func TestNoPartitionLooksAfterFailure(t *testing.T) {
 	})
 }
 
-// TestRedrivesOfPartitionsAcquiredLater: a partition that is acquired after the store was asked does not wait
-// until it is asked again.
+// TestRedrivesOfPartitionsAcquiredLater: a partition that is acquired after the store was asked
+// does not wait until it is asked again.
 func TestRedrivesOfPartitionsAcquiredLater(t *testing.T) {
 	stage(t, 10, func(s *scene) {
 		s.redrives(10)

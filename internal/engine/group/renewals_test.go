@@ -32,8 +32,8 @@ func (l *togetherLeases) RenewAll(ctx context.Context, leases []sluice.Lease, tt
 	return l.together(ctx, leases, ttl)
 }
 
-// TestRenewalsTogether: the leases of a process are renewed in one request, and what happens to that
-// request ends no assignment but that of a lease which is lost.
+// TestRenewalsTogether: the leases of a process are renewed in one request, and what happens to
+// that request ends no assignment but that of a lease which is lost.
 func TestRenewalsTogether(t *testing.T) {
 	const partitions = 20
 	for name, try := range map[string]struct {
@@ -95,8 +95,8 @@ func TestRenewalsTogether(t *testing.T) {
 	}
 }
 
-// pausedClock is a clock of a process that is paused once: nothing that sleeps then continues before
-// the pause is over.
+// pausedClock is a clock of a process that is paused once: nothing that sleeps then continues
+// before the pause is over.
 type pausedClock struct {
 	driver.Clock
 	start, end time.Time
@@ -109,8 +109,8 @@ func (c pausedClock) Sleep(ctx context.Context, d time.Duration) error {
 	return c.Clock.Sleep(ctx, d)
 }
 
-// TestRenewalsTogetherAfterAPause: a lease that is nearly over when the process continues is given up
-// at its deadline, although the request that renews it with others has not returned.
+// TestRenewalsTogetherAfterAPause: a lease that is nearly over when the process continues is given
+// up at its deadline, although the request that renews it with others has not returned.
 func TestRenewalsTogetherAfterAPause(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		began := time.Now()

@@ -26,8 +26,8 @@ func (h *holdingLog) Bounds(ctx context.Context, partition string) (driver.Bound
 	return b, err
 }
 
-// What the log holds back is lag, and is reported as a stall until it is released. While events come,
-// it is none.
+// What the log holds back is lag, and is reported as a stall until it is released. While events
+// come, it is none.
 func TestHeldBack(t *testing.T) {
 	sparse(t, func(s *scene) {
 		t := s.T

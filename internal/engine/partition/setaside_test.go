@@ -153,8 +153,8 @@ func (s *scene) failuresOf() (list []error) {
 	return list
 }
 
-// The report of a loss after the checkpoint names a place to go on from that passes no event which is
-// not done.
+// The report of a loss after the checkpoint names a place to go on from that passes no event which
+// is not done.
 func TestTruncatedBehindTheCheckpoint(t *testing.T) {
 	sparse(t, func(s *scene) {
 		t := s.T
@@ -181,9 +181,9 @@ func TestTruncatedBehindTheCheckpoint(t *testing.T) {
 	})
 }
 
-// A dead letter after the checkpoint counts as done at a restart, but not for another event that has
-// its number. No operator is asked: the checkpoint does not know this event, which is of a later leader,
-// as done, and it took no effect.
+// A dead letter after the checkpoint counts as done at a restart, but not for another event that
+// has its number. No operator is asked: the checkpoint does not know this event, which is of a
+// later leader, as done, and it took no effect.
 func TestTruncatedDeadLetterAtRestart(t *testing.T) {
 	sparse(t, func(s *scene) {
 		t := s.T
@@ -222,8 +222,8 @@ func TestTruncatedDeadLetterAtRestart(t *testing.T) {
 }
 
 // Messages of an event that the log has lost and of the one that has its number now have different
-// causation ids, which the next stage must not take for duplicates. An id does not depend on where a
-// reader began.
+// causation ids, which the next stage must not take for duplicates. An id does not depend on where
+// a reader began.
 func TestTruncatedCausationIDs(t *testing.T) {
 	sparse(t, func(s *scene) {
 		t := s.T

@@ -80,8 +80,8 @@ func TestStreamOutage(t *testing.T) {
 	})
 }
 
-// countedClock counts how often it is asked. From some number on each question takes time, so that a loop
-// that never waits ends.
+// countedClock counts how often it is asked. From some number on each question takes time, so that
+// a loop that never waits ends.
 type countedClock struct {
 	driver.Clock
 	asked *atomic.Int64
@@ -94,8 +94,8 @@ func (c countedClock) Elapsed() time.Duration {
 	return c.Clock.Elapsed()
 }
 
-// In an outage a probe whose time has come waits for a sink that is full, and does not use a processor
-// meanwhile.
+// In an outage a probe whose time has come waits for a sink that is full, and does not use a
+// processor meanwhile.
 func TestStreamOutageOfAFullSink(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		t := s.T

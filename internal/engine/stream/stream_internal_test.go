@@ -38,8 +38,8 @@ func TestNoCheckpointBeforeTheClaim(t *testing.T) {
 	}
 }
 
-// TestRedriveThatIsPutBackStaysHeld: a redrive that cannot be started while a look is under way that
-// found nothing else does not lose the hold of an earlier dead letter of its key.
+// TestRedriveThatIsPutBackStaysHeld: a redrive that cannot be started while a look is under way
+// that found nothing else does not lose the hold of an earlier dead letter of its key.
 func TestRedriveThatIsPutBackStaysHeld(t *testing.T) {
 	var q redriveQueue
 	q.init()

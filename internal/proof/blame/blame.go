@@ -1,6 +1,6 @@
 // Package blame proves for each database whose fault a failing statement is: that one event whose
-// values make it fail is a dead letter and its neighbours are on time, and that what fails for every
-// event makes no dead letter.
+// values make it fail is a dead letter and its neighbours are on time, and that what fails for
+// every event makes no dead letter.
 package blame
 
 import (
@@ -116,8 +116,8 @@ func (sc *scene) await(what string, met func() bool) {
 	sc.t.Fatalf("waiting until %s: at %d, %d dead letters, last hold: %s", what, sc.checkpoint(), len(sc.letters()), held)
 }
 
-// OneBadEvent proves that each case's bad event is one dead letter, with its own error, and that all
-// others are done.
+// OneBadEvent proves that each case's bad event is one dead letter, with its own error, and that
+// all others are done.
 func OneBadEvent[Tx any](t *testing.T, s Store[Tx], cases []Case) {
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
@@ -148,7 +148,8 @@ func OneBadEvent[Tx any](t *testing.T, s Store[Tx], cases []Case) {
 	}
 }
 
-// Undone proves that what an operator does to a statement's table, and undoes, makes no dead letter.
+// Undone proves that what an operator does to a statement's table, and undoes, makes no dead
+// letter.
 func Undone[Tx any](t *testing.T, s Store[Tx], name, statement, broken, mended string) {
 	t.Run(name, func(t *testing.T) {
 		sc := start(t, s, func(ctx context.Context, tx Tx, e *sluice.Event) error {

@@ -1,5 +1,5 @@
-// Package commitproxy is a proxy between a database's client and its server. It recognises COMMIT on
-// the wire, and can drop it, drop its answer, or deliver it late.
+// Package commitproxy is a proxy between a database's client and its server. It recognises COMMIT
+// on the wire, and can drop it, drop its answer, or deliver it late.
 //
 // A [Wire] reads the protocol. Packages pgtest, mariadbtest and sqlservertest have those of
 // PostgreSQL, MySQL and SQL Server, and make the proxies.
@@ -119,10 +119,10 @@ func (p *Proxy) InterceptEach(inspector func() func(statements []string) Fault) 
 	}
 }
 
-// Answers sets a function that is called with each answer before the client gets it:
-// with the statements that were to be executed together, and the tags, such as
-// "UPDATE 1", of those that the server has executed, as its Wire makes them. It may be called for several
-// connections concurrently, and must not block.
+// Answers sets a function that is called with each answer before the client gets it: with the
+// statements that were to be executed together, and the tags, such as "UPDATE 1", of those that the
+// server has executed, as its Wire makes them. It may be called for several connections
+// concurrently, and must not block.
 func (p *Proxy) Answers(witness func(statements, tags []string)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

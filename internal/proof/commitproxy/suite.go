@@ -17,7 +17,8 @@ type Suite struct {
 	Proxy    func(t testing.TB, url string) (*Proxy, string)
 	Open     func(url string) (*sql.DB, error)
 
-	// Insert inserts a row into the table t (n int) and commits it, in so many ways to send a COMMIT.
+	// Insert inserts a row into the table t (n int) and commits it, in so many ways to send a
+	// COMMIT.
 	Insert map[string]func(ctx context.Context, conn *sql.Conn) error
 
 	// Count counts the rows of t that are committed, and waits for no others.
@@ -113,7 +114,8 @@ func (s *Suite) Faults(t *testing.T) {
 
 var transaction = regexp.MustCompile(`(begin|start transaction).*insert into t.*commit( work| transaction)?;?$`)
 
-// Intercept: the proxy shows statements however they are sent, can hold them up, and can cut what is no COMMIT.
+// Intercept: the proxy shows statements however they are sent, can hold them up, and can cut what
+// is no COMMIT.
 func (s *Suite) Intercept(t *testing.T) {
 	proxy, conn := s.ConnectProxied(t, `CREATE TABLE t (n int)`)
 	for name, insert := range s.Insert {
@@ -174,8 +176,8 @@ func query(t *testing.T, conn *sql.Conn) <-chan error {
 	return over
 }
 
-// ExpectAnswers fails the test unless the proxy pairs the statements of do with what came of them. want has
-// some of the pairs, as "statement|statement -> tag|tag".
+// ExpectAnswers fails the test unless the proxy pairs the statements of do with what came of them.
+// want has some of the pairs, as "statement|statement -> tag|tag".
 func ExpectAnswers(t *testing.T, proxy *Proxy, do func(), want ...string) {
 	t.Helper()
 	var seen []string

@@ -12,8 +12,9 @@ import (
 )
 
 // Listen listens on a free port of 127.0.0.1. It is none of those that systems give to outgoing
-// connections, and to listeners that name no port: a server that starts again must find its port free,
-// nobody else may answer there meanwhile, and a client that dials then must not be connected with itself.
+// connections, and to listeners that name no port: a server that starts again must find its port
+// free, nobody else may answer there meanwhile, and a client that dials then must not be connected
+// with itself.
 func Listen() (l net.Listener, err error) {
 	for range 100 {
 		n, rerr := rand.Int(rand.Reader, big.NewInt(17_000))

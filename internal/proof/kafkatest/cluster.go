@@ -38,13 +38,13 @@ type Config struct {
 	// BrokerRoute is such a route for the brokers themselves, to the listener for replication and
 	// to that of the controller of a broker. Default: no proxy.
 	BrokerRoute func(broker int, target string) (address string, err error)
-	// Data returns the directory of a broker's log, which must be empty. Default: one that goes with
-	// the cluster.
+	// Data returns the directory of a broker's log, which must be empty. Default: one that goes
+	// with the cluster.
 	Data func(broker int) (dir string, err error)
 }
 
-// Cluster is a cluster of brokers. Its methods are safe for concurrent use, except that those of one
-// broker must not run at the same time, and that Close must be the last.
+// Cluster is a cluster of brokers. Its methods are safe for concurrent use, except that those of
+// one broker must not run at the same time, and that Close must be the last.
 type Cluster struct {
 	cfg     Config
 	id      string // of the cluster
@@ -57,8 +57,8 @@ type Cluster struct {
 
 var program = testserver.Program{Name: "Kafka", Ready: "Kafka Server started", End: syscall.SIGKILL, Start: 3 * time.Minute}
 
-// Start makes and starts a cluster, and returns once all brokers take requests. A nil cfg takes every
-// default.
+// Start makes and starts a cluster, and returns once all brokers take requests. A nil cfg takes
+// every default.
 func Start(cfg *Config) (c *Cluster, err error) {
 	if cfg == nil {
 		cfg = &Config{}

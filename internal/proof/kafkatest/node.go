@@ -42,8 +42,8 @@ func find() (*installation, error) {
 	return i, nil
 }
 
-// command is the command line of a broker, after the path of Java. With the first compiler alone and
-// an archive of classes a broker starts with half the time of a processor.
+// command is the command line of a broker, after the path of Java. With the first compiler alone
+// and an archive of classes a broker starts with half the time of a processor.
 func (i *installation) command(options []string, properties string) []string {
 	return append(append([]string{
 		"-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData",
@@ -202,15 +202,16 @@ func (c *Cluster) properties(n *node) []string {
 		"group.initial.rebalance.delay.ms=0",
 		"transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
 
-		// A broker that is lost is noticed soon. The interval is also the time limit of a heartbeat and of
-		// a registration: on a busy machine, brokers with a shorter one are never done with their start.
+		// A broker that is lost is noticed soon. The interval is also the time limit of a heartbeat
+		// and of a registration: on a busy machine, brokers with a shorter one are never done with
+		// their start.
 		"broker.heartbeat.interval.ms=1500",
 		"broker.session.timeout.ms=5000",
 		"replica.lag.time.max.ms=6000",
 		"controller.quorum.fetch.timeout.ms=3000",
 
-		// A broker ends after this time if it has not found the others, which may need longer to start on
-		// a busy machine. That of the program is the one that counts.
+		// A broker ends after this time if it has not found the others, which may need longer to
+		// start on a busy machine. That of the program is the one that counts.
 		fmt.Sprintf("initial.broker.registration.timeout.ms=%d", program.Start.Milliseconds()),
 
 		// What has to be deleted or compacted is so at once.

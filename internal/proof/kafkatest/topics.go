@@ -90,8 +90,9 @@ func (c *Cluster) DeleteRecords(ctx context.Context, topic string, partition int
 	return nil
 }
 
-// Partition describes a partition: its leader, or -1 without one, its replicas, and those in sync. All
-// brokers that run agree about it. One that was paused or cut off knows the former state for a while.
+// Partition describes a partition: its leader, or -1 without one, its replicas, and those in sync.
+// All brokers that run agree about it. One that was paused or cut off knows the former state for a
+// while.
 func (c *Cluster) Partition(ctx context.Context, topic string, partition int) (p Partition, err error) {
 	err = c.await(ctx, topic, partition, "is known", func(now Partition) bool { p = now; return true })
 	return p, err
@@ -180,11 +181,12 @@ func (c *Cluster) Move(ctx context.Context, topic string, partition, to int) err
 	})
 }
 
-// LoseEnd makes a partition lose all that write writes: its other replicas are paused meanwhile, then
-// its leader is killed, and one of the others becomes the leader in an unclean election. It returns
-// when the former leader is in sync again, which it is after it has truncated its log. The topic needs
-// two replicas and min.insync.replicas=1. It is better without unclean.leader.election.enable: then this is
-// the only unclean election, also if a broker gets no CPU meanwhile and is taken for lost.
+// LoseEnd makes a partition lose all that write writes: its other replicas are paused meanwhile,
+// then its leader is killed, and one of the others becomes the leader in an unclean election. It
+// returns when the former leader is in sync again, which it is after it has truncated its log. The
+// topic needs two replicas and min.insync.replicas=1. It is better without
+// unclean.leader.election.enable: then this is the only unclean election, also if a broker gets no
+// CPU meanwhile and is taken for lost.
 func (c *Cluster) LoseEnd(ctx context.Context, topic string, partition int, write func() error) (err error) {
 	if err := c.AwaitSynced(ctx, topic, partition); err != nil {
 		return err
@@ -227,7 +229,8 @@ func (c *Cluster) LoseEnd(ctx context.Context, topic string, partition int, writ
 	return c.AwaitSynced(ctx, topic, partition)
 }
 
-// elect asks for the election of a partition's leader. An error passes: the brokers may not be ready for it.
+// elect asks for the election of a partition's leader. An error passes: the brokers may not be
+// ready for it.
 func (c *Cluster) elect(ctx context.Context, how kadm.ElectLeadersHow, topic string, partition int) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -1,6 +1,7 @@
 //go:build unix
 
-// Package mariadbtest gives tests a real MariaDB of their own, or another server of MySQL's protocol.
+// Package mariadbtest gives tests a real MariaDB of their own, or another server of MySQL's
+// protocol.
 //
 //   - [Database] makes a fresh database for each test, on one server that all tests of a
 //     test binary share.

@@ -30,14 +30,15 @@ var program = testserver.Program{Name: "MariaDB", Ready: "ready for connections"
 
 // Config holds what has a default. The zero value is ready to use.
 type Config struct {
-	// Durable has every commit wait for the disk: for tests that cut the power, not just the process.
+	// Durable has every commit wait for the disk: for tests that cut the power, not just the
+	// process.
 	Durable bool
 	// Options are options of mariadbd, such as "--max-connections=20".
 	Options []string
 }
 
-// Server is a private MariaDB server, or a server that was there before. Its methods are not safe for
-// concurrent use, except URL.
+// Server is a private MariaDB server, or a server that was there before. Its methods are not safe
+// for concurrent use, except URL.
 type Server struct {
 	*testserver.Process // nil: the server was there before
 	path                string
@@ -109,8 +110,8 @@ func Start(cfg *Config) (*Server, error) {
 	return s, nil
 }
 
-// tmpdir is the option for a directory of its own: a server that starts removes all temporary tables
-// from its directory, those of another server too.
+// tmpdir is the option for a directory of its own: a server that starts removes all temporary
+// tables from its directory, those of another server too.
 func (s *Server) tmpdir() string { return "--tmpdir=" + s.Dir() }
 
 func (s *Server) init(install string) error {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzWire reads anything as what a client and a server send; a reader must not fail but by an error.
+// FuzzWire reads anything as what a client and a server send; a reader must not fail but by an
+// error.
 func FuzzWire(f *testing.F) {
 	packet := func(sequence byte, body string) []byte {
 		return append([]byte{byte(len(body)), byte(len(body) >> 8), 0, sequence}, body...)

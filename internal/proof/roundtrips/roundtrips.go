@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// Counter counts what is sent over the connections that it dials. A round trip is what a client sends before
-// the server's next answer, however many packets it has.
+// Counter counts what is sent over the connections that it dials. A round trip is what a client
+// sends before the server's next answer, however many packets it has.
 type Counter struct {
 	trips, bytes atomic.Int64
 }
@@ -22,7 +22,8 @@ func (c *Counter) Dial(ctx context.Context, network, address string) (net.Conn, 
 	return &counted{Conn: conn, counter: c}, nil
 }
 
-// Take returns the round trips that have been answered since the last call, and the bytes that were sent.
+// Take returns the round trips that have been answered since the last call, and the bytes that were
+// sent.
 func (c *Counter) Take() (trips, bytes int64) { return c.trips.Swap(0), c.bytes.Swap(0) }
 
 type counted struct {

@@ -19,8 +19,8 @@ var statementHead = regexp.MustCompile(`(?m)^\s*(SELECT|INSERT|UPDATE|DELETE|IF|
 // place is where a literal of the source has something else in a statement.
 var place = regexp.MustCompile("\\{[^}]*\\}|\\?|%(?:\\[\\d+\\])?[a-z]|@p\\d+|`?partition`?")
 
-// MustHaveAll checks that no statement in the source files that a pattern matches is missing among texts.
-// A literal that is one of the others is no statement.
+// MustHaveAll checks that no statement in the source files that a pattern matches is missing among
+// texts. A literal that is one of the others is no statement.
 func MustHaveAll(t *testing.T, pattern string, texts []string, others ...string) {
 	t.Helper()
 	all := strings.Join(texts, "\n")

@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/commitproxy"
 )
 
-// NewProxy starts a proxy in front of a server's address, host:port. Its clients set encrypt=disable.
+// NewProxy starts a proxy in front of a server's address, host:port. Its clients set
+// encrypt=disable.
 func NewProxy(target string) (*commitproxy.Proxy, error) { return commitproxy.New(target, newWire) }
 
 // NewTestProxy starts a proxy in front of a database's URL, for one test. It returns the URL of the

@@ -50,8 +50,8 @@ func TestProxy(t *testing.T)          { proxied.Faults(t) }
 func TestProxyIntercept(t *testing.T) { proxied.Intercept(t) }
 func TestProxyStall(t *testing.T)     { proxied.Stall(t) }
 
-// TestProxyCancelled: a client that gives up its late COMMIT does not end it, and neither does the end of
-// the client.
+// TestProxyCancelled: a client that gives up its late COMMIT does not end it, and neither does the
+// end of the client.
 func TestProxyCancelled(t *testing.T) {
 	url := Database(t)
 	direct := proxied.Connect(t, url)
@@ -115,8 +115,8 @@ func TestProxyCopy(t *testing.T) {
 	}
 }
 
-// TestProxyAnswers: answers are paired with statements, and show what the server has done, also with the
-// COMMIT of a transaction that it has rolled back.
+// TestProxyAnswers: answers are paired with statements, and show what the server has done, also
+// with the COMMIT of a transaction that it has rolled back.
 func TestProxyAnswers(t *testing.T) {
 	proxy, conn := proxied.ConnectProxied(t, `CREATE TABLE t (n int); INSERT INTO t VALUES (1), (2)`)
 	commitproxy.ExpectAnswers(t, proxy, func() {

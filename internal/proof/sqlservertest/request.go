@@ -9,8 +9,8 @@ import (
 	"unicode/utf16"
 )
 
-// unencrypted reports whether a client's PRELOGIN says that it cannot encrypt. A list of options comes
-// first: the number of each, and offset and length of its value.
+// unencrypted reports whether a client's PRELOGIN says that it cannot encrypt. A list of options
+// comes first: the number of each, and offset and length of its value.
 func unencrypted(body []byte) bool {
 	const (
 		encryption   = 1

@@ -82,11 +82,12 @@ func Start() (*Server, error) {
 	return s, nil
 }
 
-// severalDatabases is a setting of PostgreSQL that has Babelfish take any number of databases at a time.
+// severalDatabases is a setting of PostgreSQL that has Babelfish take any number of databases at a
+// time.
 const severalDatabases = "babelfishpg_tsql.migration_mode = 'multi-db'"
 
-// allowDatabases removes the setting for one database at a time, which comes before that of the server.
-// PostgreSQL listens on a socket beside the data.
+// allowDatabases removes the setting for one database at a time, which comes before that of the
+// server. PostgreSQL listens on a socket beside the data.
 func (s *Server) allowDatabases() error {
 	pid, err := os.ReadFile(s.process.File("data/postmaster.pid"))
 	if err != nil {
@@ -138,8 +139,9 @@ func (s *Server) Stop() error {
 var sent []byte
 
 // Restart starts a Babelfish after [Server.Stop], on the same port, and returns once it takes
-// connections. Where scripts/install-sqlserver could compile the library for that, the server parses Sluice's
-// statements first: that takes some seconds of a CPU, and saves half a second for each connection.
+// connections. Where scripts/install-sqlserver could compile the library for that, the server
+// parses Sluice's statements first: that takes some seconds of a CPU, and saves half a second for
+// each connection.
 func (s *Server) Restart() error {
 	settings, list := severalDatabases, s.process.File("statements.sql")
 	library := filepath.Join(filepath.Dir(s.path), "..", "lib", "postgresql", "babelfish-parser.so")
@@ -177,7 +179,8 @@ func (s *Server) URL(database string) string {
 	return u.String()
 }
 
-// CreateDatabase makes an empty database and returns its URL. It allows snapshots, as Babelfish does.
+// CreateDatabase makes an empty database and returns its URL. It allows snapshots, as Babelfish
+// does.
 func (s *Server) CreateDatabase(ctx context.Context, name string) (string, error) {
 	name = s.prefix + name
 	if err := s.admin(ctx, "CREATE DATABASE "+name+"; "+set(name, "ALLOW_SNAPSHOT_ISOLATION ON")); err != nil {
@@ -186,7 +189,8 @@ func (s *Server) CreateDatabase(ctx context.Context, name string) (string, error
 	return s.URL(name), nil
 }
 
-// set is a statement that sets an option of a database, where the server is not Babelfish, which has none.
+// set is a statement that sets an option of a database, where the server is not Babelfish, which
+// has none.
 func set(name, option string) string {
 	return "IF @@VERSION NOT LIKE N'Babelfish%' EXEC(N'ALTER DATABASE " + name + " SET " + option + "')"
 }

@@ -35,15 +35,16 @@ type tokens struct {
 	rows bool
 }
 
-// read reads a part of an answer, of which last is the end, and returns the tags of what it shows to be
-// done.
+// read reads a part of an answer, of which last is the end, and returns the tags of what it shows
+// to be done.
 func (t *tokens) read(part []byte, last bool) (tags []string) {
 	t.rest = append(t.rest, part...)
 	if !t.rows {
 		tags = t.walk()
 	}
 	if t.rows {
-		// What a procedure ends with, such as sp_executesql: the last of its statements, the status, itself.
+		// What a procedure ends with, such as sp_executesql: the last of its statements, the
+		// status, itself.
 		const longest = doneLength + statusLength + doneLength
 		t.rest = t.rest[max(0, len(t.rest)-longest):]
 		if last {
@@ -84,8 +85,8 @@ func (t *tokens) ending(lengths ...int) []string {
 	return nil
 }
 
-// tokenLength is the length of the first token, as far as b has it; known is false if a token has no
-// length that can be read without its type.
+// tokenLength is the length of the first token, as far as b has it; known is false if a token has
+// no length that can be read without its type.
 func tokenLength(b []byte) (n int, known bool) {
 	if len(b) == 0 {
 		return 1, true

@@ -13,7 +13,8 @@ import (
 	"unicode/utf16"
 )
 
-// message makes a message of packets that are not longer than most, the first of which has more flags.
+// message makes a message of packets that are not longer than most, the first of which has more
+// flags.
 func message(kind, flags byte, most int, body []byte) (wire []byte) {
 	for first := true; first || len(body) > 0; first = false {
 		n := min(len(body), most-headerLength)
@@ -47,8 +48,8 @@ func headed(body ...[]byte) []byte {
 	return append(b, slices.Concat(body...)...)
 }
 
-// executed is a call of sp_executesql with one argument beside the text, as go-mssqldb makes it; or, if
-// inChunks, with a text of the type nvarchar(max).
+// executed is a call of sp_executesql with one argument beside the text, as go-mssqldb makes it;
+// or, if inChunks, with a text of the type nvarchar(max).
 func executed(text string, inChunks bool) []byte {
 	const argument = "\x03@\x00p\x001\x00\x00\x26\x04\x04\x01\x00\x00\x00"
 	b := []byte("\xff\xff\x0a\x00\x00\x00\x00\x00\xe7")

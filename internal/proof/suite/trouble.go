@@ -42,8 +42,8 @@ func (t *Trouble[K]) Refuse(key K) {
 	t.refused[key] = true
 }
 
-// Begin begins a request. It waits while the store does not answer, and reports whether the store is
-// broken then.
+// Begin begins a request. It waits while the store does not answer, and reports whether the store
+// is broken then.
 func (t *Trouble[K]) Begin() (broken bool) {
 	t.mu.Lock()
 	blocked := t.blocked

@@ -1,5 +1,5 @@
-// Package tcplink has a TCP proxy that tests put between a client and a server: it resets connections,
-// or drops what they carry without an error.
+// Package tcplink has a TCP proxy that tests put between a client and a server: it resets
+// connections, or drops what they carry without an error.
 package tcplink
 
 import (
@@ -72,7 +72,8 @@ func (l *Link) Swallow() {
 	l.hole = true
 }
 
-// SwallowNewest drops every byte of the n newest connections from now on; they stay open. Others work.
+// SwallowNewest drops every byte of the n newest connections from now on; they stay open. Others
+// work.
 func (l *Link) SwallowNewest(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

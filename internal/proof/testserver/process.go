@@ -23,11 +23,13 @@ import (
 )
 
 const (
-	// startWithin is how long a server may take to start, recovery included, if its program doesn't say.
+	// startWithin is how long a server may take to start, recovery included, if its program doesn't
+	// say.
 	startWithin = time.Minute
 	// stopWithin is how long one may take to end.
 	stopWithin = time.Minute
-	// logWithin is how long its log is read after its end: a child of the program may have the log open.
+	// logWithin is how long its log is read after its end: a child of the program may have the log
+	// open.
 	logWithin = 2 * time.Second
 )
 
@@ -92,8 +94,8 @@ func NewProcess(program Program) (*Process, error) {
 	return p, nil
 }
 
-// unprivileged returns the user of a program where the tests run as root, which many servers refuse,
-// and nil where they do not.
+// unprivileged returns the user of a program where the tests run as root, which many servers
+// refuse, and nil where they do not.
 func unprivileged(program Program) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 || len(program.Users) == 0 {
 		return nil, nil
@@ -209,8 +211,8 @@ func (p *Process) Start(path string, args ...string) error {
 	}
 }
 
-// cpu is the time for which the program ran on a CPU; 0 while it has not ended. It separates a program
-// that hangs from one that the machine is too busy to run.
+// cpu is the time for which the program ran on a CPU; 0 while it has not ended. It separates a
+// program that hangs from one that the machine is too busy to run.
 func (r *run) cpu() time.Duration {
 	select {
 	case <-r.done:

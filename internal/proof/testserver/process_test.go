@@ -109,8 +109,8 @@ func TestProcessThatDoesNotStart(t *testing.T) {
 	}
 }
 
-// The error of a program that is never ready says how long it ran on a CPU: next to nothing if it waits,
-// or if the machine is too busy.
+// The error of a program that is never ready says how long it ran on a CPU: next to nothing if it
+// waits, or if the machine is too busy.
 func TestProcessThatIsNeverReady(t *testing.T) {
 	need.RealTime(t)
 	never := shell

@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 )
 
-// Repository returns the root of the repository that the tests run in, which has the directory .dev.
+// Repository returns the root of the repository that the tests run in, which has the directory
+// .dev.
 func Repository() (dir string, err error) {
 	if dir, err = os.Getwd(); err != nil {
 		return "", err

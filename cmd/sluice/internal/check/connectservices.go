@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// skewFailed is from where on Azure refuses signatures and tokens: they are valid for some minutes
-	// around the time of the sender.
+	// skewFailed is from where on Azure refuses signatures and tokens: they are valid for some
+	// minutes around the time of the sender.
 	skewFailed = 5 * time.Minute
 	// certificateSoon is how long before its end a certificate is reported.
 	certificateSoon = 14 * 24 * time.Hour

@@ -18,8 +18,8 @@ import (
 type database interface {
 	leases() driver.LeaseStore
 	claim(ctx context.Context, lease driver.Lease) (driver.Checkpoint, error)
-	// commit runs a step. Its handler inserts a row for each effect, and then calls end, if it is not
-	// nil.
+	// commit runs a step. Its handler inserts a row for each effect, and then calls end, if it is
+	// not nil.
 	commit(ctx context.Context, step driver.Step, effects []int64, end func() error) error
 	// effects returns the rows that handlers have inserted, ascending.
 	effects(ctx context.Context) ([]int64, error)
@@ -27,13 +27,13 @@ type database interface {
 	// durable returns what shows that a commit survives a crash of the server. problem is why one
 	// does not.
 	durable(ctx context.Context) (found, problem string, err error)
-	// losing returns the same database over connections that lose the reply to the nth request after a
-	// handler has returned, which may be the COMMIT or one before it. It is nil if there is no
-	// connection, as with a file.
+	// losing returns the same database over connections that lose the reply to the nth request
+	// after a handler has returned, which may be the COMMIT or one before it. It is nil if there is
+	// no connection, as with a file.
 	losing(ctx context.Context, nth int) (lossy, error)
 	deadLetters() driver.DeadLetterStore
-	// sessions returns connections with the settings of the store's, and the table that they compete
-	// for; nil if there is no server.
+	// sessions returns connections with the settings of the store's, and the table that they
+	// compete for; nil if there is no server.
 	sessions() (db *sql.DB, table string)
 	ping(ctx context.Context) error
 }

@@ -197,8 +197,8 @@ func (s *sessions) checkDeadlock(ctx context.Context) Finding {
 
 func (s *sessions) checkKilled(ctx context.Context) Finding {
 	return s.pair(ctx, aChanged, func(ctx context.Context, a, b *session, id int64) Finding {
-		// Outside of the transaction a pooler may have the statement run in a session that is another
-		// program's afterwards.
+		// Outside of the transaction a pooler may have the statement run in a session that is
+		// another program's afterwards.
 		victim, err := a.number(ctx, s.words.session, id)
 		if err != nil {
 			return failed("reading the number of the session", err)

@@ -114,8 +114,8 @@ func (t *Table) List(ctx context.Context) (rows []Row, hub, err error) {
 	return rows, hub, nil
 }
 
-// measure sets the lag of a row. Without a position, and with one of an earlier incarnation, the lag
-// is all that the hub holds.
+// measure sets the lag of a row. Without a position, and with one of an earlier incarnation, the
+// lag is all that the hub holds.
 func (t *Table) measure(ctx context.Context, r *Row) error {
 	b, err := t.Source.Bounds(ctx, r.Partition)
 	if err != nil {

@@ -36,8 +36,8 @@ type Config struct {
 	Autoscalers []string
 	// AuditGroup is the consumer group that audits started from the dashboard read with.
 	AuditGroup string
-	// Dir is the command's data directory, or that of --web-dir. The dashboard keeps its files in web/
-	// below it, and those of [UseACME] in acme/.
+	// Dir is the command's data directory, or that of --web-dir. The dashboard keeps its files in
+	// web/ below it, and those of [UseACME] in acme/.
 	Dir string
 	Log *slog.Logger
 }
@@ -53,7 +53,8 @@ type Pipeline struct {
 	Elsewhere bool
 	// Scaling is the autoscaler of those processes, nil if there is none.
 	Scaling *web.Scaling
-	// Audit is used where the rows don't say which event each one belongs to. Default: compare rows.
+	// Audit is used where the rows don't say which event each one belongs to. Default: compare
+	// rows.
 	Audit Auditor
 	// Unaudited is why no audit is possible. Empty: an audit is possible.
 	Unaudited string

@@ -72,8 +72,8 @@ func startBroker(ctx context.Context, home, dir string) (*broker, error) {
 	return b, nil
 }
 
-// start starts the process, and keeps the thread that has started it: on Linux a process that ends with
-// its parent ends with that thread.
+// start starts the process, and keeps the thread that has started it: on Linux a process that ends
+// with its parent ends with that thread.
 func (b *broker) start() error {
 	out, err := os.Create(b.log)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// apart keeps the signals of a terminal from a process, and ends it when this one ends, however that
-// ends.
+// apart keeps the signals of a terminal from a process, and ends it when this one ends, however
+// that ends.
 func apart(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

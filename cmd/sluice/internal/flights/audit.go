@@ -47,7 +47,8 @@ func (a *Audit) Fault(format string, args ...any) {
 	}
 }
 
-// Audit compares the events of the hub with the rows and the dead letters. It reads the rows itself.
+// Audit compares the events of the hub with the rows and the dead letters. It reads the rows
+// itself.
 func (d *Demo) Audit(ctx context.Context) (*Audit, error) {
 	return d.AuditBy(ctx, func(a *Audit, effect Effect) error {
 		if err := d.auditRows(ctx, a, effect); err != nil {

@@ -47,8 +47,8 @@ const (
 // workspaces is the type of the resource that is queried.
 const workspaces = "microsoft.operationalinsights/workspaces"
 
-// WriteWorkbook writes an Azure Monitor workbook with the views: the text for its Advanced Editor, or
-// for serializedData of the resource microsoft.insights/workbooks.
+// WriteWorkbook writes an Azure Monitor workbook with the views: the text for its Advanced Editor,
+// or for serializedData of the resource microsoft.insights/workbooks.
 func WriteWorkbook(w io.Writer, filter telemetry.Filter) error {
 	type object = map[string]any
 	items := []object{

@@ -57,8 +57,8 @@ var lastLines = []string{
 `,
 }
 
-// TestWorkbook: the workbook has the shape that Azure Monitor documents, and its queries are those in
-// docs/audit.md, and those with the first lines of that one.
+// TestWorkbook: the workbook has the shape that Azure Monitor documents, and its queries are those
+// in docs/audit.md, and those with the first lines of that one.
 func TestWorkbook(t *testing.T) {
 	filter := telemetry.Filter{Event: "imported", Measurement: "flights"}
 	var text bytes.Buffer

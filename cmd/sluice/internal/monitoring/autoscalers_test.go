@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-go/sluice/autoscale/config"
 )
 
-// TestLiveWithoutEvents: a part that has its turns is live for as long as others give it nothing to do, such
-// as the logic while the collector is down. One that does not is not.
+// TestLiveWithoutEvents: a part that has its turns is live for as long as others give it nothing to
+// do, such as the logic while the collector is down. One that does not is not.
 func TestLiveWithoutEvents(t *testing.T) {
 	for name, turns := range map[string]func(a *Autoscalers){
 		"rounds":       func(a *Autoscalers) { a.OnRound("orders") },

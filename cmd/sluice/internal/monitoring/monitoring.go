@@ -47,8 +47,8 @@ type Monitoring struct {
 	autoscalers *Autoscalers    // nil: the process runs none
 }
 
-// Start begins to export spans and metrics, if the OTEL_ variables name a collector, and serves /metrics,
-// /livez and /readyz on listener. A nil listener means that neither metrics nor probes
+// Start begins to export spans and metrics, if the OTEL_ variables name a collector, and serves
+// /metrics, /livez and /readyz on listener. A nil listener means that neither metrics nor probes
 // are served; warnings are logged all the same. Close closes listener.
 func Start(ctx context.Context, listener net.Listener, log *slog.Logger) (*Monitoring, error) {
 	m := &Monitoring{log: log}
@@ -68,8 +68,8 @@ func Start(ctx context.Context, listener net.Listener, log *slog.Logger) (*Monit
 		return nil, err
 	}
 	if len(readers) > 0 {
-		// The SDK's limit of 2000 series would leave out those of a hub with 400 partitions. Their number is
-		// bounded by that of the partitions.
+		// The SDK's limit of 2000 series would leave out those of a hub with 400 partitions. Their
+		// number is bounded by that of the partitions.
 		options := []metric.Option{metric.WithResource(m.resource), metric.WithCardinalityLimit(0)}
 		for _, r := range readers {
 			options = append(options, metric.WithReader(r))

@@ -67,8 +67,8 @@ func (s signal) exported() (bool, error) {
 	return true, s.check()
 }
 
-// check checks the variables that may hold secrets. OpenTelemetry would write a wrong one to standard error, as
-// it is, and go on without it.
+// check checks the variables that may hold secrets. OpenTelemetry would write a wrong one to
+// standard error, as it is, and go on without it.
 func (s signal) check() error {
 	used, _ := s.variable("ENDPOINT")
 	for _, prefix := range s.prefixes() {

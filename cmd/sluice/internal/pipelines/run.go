@@ -26,9 +26,9 @@ type RunConfig struct {
 	Log  *slog.Logger
 }
 
-// EndTimeout limits what follows a graceful stop: batches in progress are cancelled, leases released, and
-// connections closed. Each request has a bound, but with a database, a hub and a collector that do not
-// answer these add up to most of a minute.
+// EndTimeout limits what follows a graceful stop: batches in progress are cancelled, leases
+// released, and connections closed. Each request has a bound, but with a database, a hub and a
+// collector that do not answer these add up to most of a minute.
 const EndTimeout = 9 * time.Second
 
 // ExitLate ends the process with exit code 1 if it is still there when the time for a graceful stop

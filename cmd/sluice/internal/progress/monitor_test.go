@@ -288,8 +288,8 @@ func TestShowLogsWithoutATerminal(t *testing.T) {
 	}
 }
 
-// TestIdleIsQuiet: while nothing changes there is a line every ten minutes. After a change there is one, and one
-// more when its rate is over.
+// TestIdleIsQuiet: while nothing changes there is a line every ten minutes. After a change there is
+// one, and one more when its rate is over.
 func TestIdleIsQuiet(t *testing.T) {
 	log, text := recorder()
 	m := New(log)

@@ -98,8 +98,8 @@ type show struct {
 	loggedAt time.Time
 }
 
-// due reports whether a log line is due, and takes it as written. After the last change there is one more
-// line, with the rate 0.
+// due reports whether a log line is due, and takes it as written. After the last change there is
+// one more line, with the rate 0.
 func (s *show) due(now time.Time) bool {
 	if s.Totals == s.logged && s.rested && now.Sub(s.loggedAt) < idleEvery {
 		return false

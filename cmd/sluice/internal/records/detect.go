@@ -10,8 +10,8 @@ import (
 )
 
 // detect finds the format. The first character separates JSON from CSV, and the rest of the
-// beginning must fit that format. Blank lines before the first record are left to the format's reader, so that lines
-// are counted right.
+// beginning must fit that format. Blank lines before the first record are left to the format's
+// reader, so that lines are counted right.
 func (r *Reader) detect() error {
 	head, first, err := r.beginning()
 	if err != nil || first < 0 {

@@ -135,7 +135,8 @@ func Marked(w io.Writer, asJSON bool, marked int64, at time.Time) error {
 	return err
 }
 
-// RetryOutcome prints the outcome of retries. It names the first few dead letters that failed again.
+// RetryOutcome prints the outcome of retries. It names the first few dead letters that failed
+// again.
 func RetryOutcome(w io.Writer, asJSON bool, so deadletters.Outcome) error {
 	if asJSON {
 		return JSON(w, struct {

@@ -129,7 +129,8 @@ func TestConditionalDocuments(t *testing.T) {
 	w.says(r, "Checked 42 events: 2 lost (partition 0: 20, partition 1: 20), 1 duplicated (partition 1: 5), 38 written, 0 in flight, 1 dead letter, 1 not decidable (the document records no event, so another program has written it).")
 }
 
-// TestSharedDocuments: without a record of the event, a document does not show which event wrote it.
+// TestSharedDocuments: without a record of the event, a document does not show which event wrote
+// it.
 func TestSharedDocuments(t *testing.T) {
 	t.Parallel()
 	w := newCosmosWorld(t, cosmosFile)
@@ -157,8 +158,8 @@ func TestCompressedBodies(t *testing.T) {
 	w.says(w.audit("partition 1: event 1 is lost"), "Checked 4 events: 1 lost (partition 1: 1), 0 duplicated, 3 written, 0 in flight, 0 dead letters, 0 not decidable.")
 }
 
-// TestExpiredDocuments: a missing document whose time to live has passed may have expired, one whose time has
-// not passed is lost.
+// TestExpiredDocuments: a missing document whose time to live has passed may have expired, one
+// whose time has not passed is lost.
 func TestExpiredDocuments(t *testing.T) {
 	t.Parallel()
 	w := newCosmosWorld(t, cosmosFile)

@@ -27,8 +27,8 @@ target:
     parameters: {p: partition, s: sequence, n: {from: body.n, type: integer}}
 `
 
-// TestStatement: with a query for the events whose effect is there, what is missing is lost and what is
-// there twice is duplicated; without, it cannot be decided.
+// TestStatement: with a query for the events whose effect is there, what is missing is lost and
+// what is there twice is duplicated; without, it cannot be decided.
 func TestStatement(t *testing.T) {
 	t.Parallel()
 	for _, query := range []string{"", "    audit: {query: 'SELECT s FROM done WHERE p = :partition'}\n"} {

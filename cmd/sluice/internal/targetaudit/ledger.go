@@ -13,16 +13,16 @@ import (
 	"github.com/sluice-go/sluice/pipeline"
 )
 
-// storeLedger has the checkpoints and dead letters of a pipeline's store. It reads them once, and what
-// the target has afterwards: what is missing then was not written.
+// storeLedger has the checkpoints and dead letters of a pipeline's store. It reads them once, and
+// what the target has afterwards: what is missing then was not written.
 type storeLedger struct {
 	parts *pipeline.Parts
 	// prepare reads what the target has, once. Nil: find or list read it when they are called.
 	prepare func(ctx context.Context) error
 	// find asks the target for events. Nil: list lists what it has.
 	find func(ctx context.Context, topic sluice.Topic, events []*sluice.Event) ([]pipeline.Found, error)
-	// list yields the sequence numbers of a partition whose effects the target has, ascending, up to
-	// the last one.
+	// list yields the sequence numbers of a partition whose effects the target has, ascending, up
+	// to the last one.
 	list func(ctx context.Context, topic sluice.Topic, partition string, last int64) iter.Seq2[int64, error]
 
 	mu     sync.Mutex
@@ -160,8 +160,8 @@ func (v *storeView) Entries(ctx context.Context) iter.Seq2[audit.Entry, error] {
 	}
 }
 
-// merge yields what the target lists and the dead letters before it. It returns the other dead letters, and
-// whether to go on.
+// merge yields what the target lists and the dead letters before it. It returns the other dead
+// letters, and whether to go on.
 func (v *storeView) merge(ctx context.Context, dead []int64, yield func(audit.Entry, error) bool) ([]int64, bool) {
 	for number, err := range v.list(ctx, v.topic, v.partition, v.last) {
 		if err != nil {

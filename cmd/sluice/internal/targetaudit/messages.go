@@ -48,7 +48,8 @@ const (
 	clockMargin = 5 * time.Minute
 )
 
-// openMessages sets how the messages of the target are read, and reports whether the pipeline sends messages.
+// openMessages sets how the messages of the target are read, and reports whether the pipeline sends
+// messages.
 func (a *runner) openMessages(ledger *storeLedger) bool {
 	if !slices.Contains([]string{"eventhub", "kafka", "queue", "topic"}, a.pipeline.Kind()) {
 		return false
@@ -222,7 +223,8 @@ func each(ctx context.Context, source driver.Source, partition string, after slu
 	return nil
 }
 
-// eachRead is each with one reader. readErr is a failure of the log, after which another attempt may help.
+// eachRead is each with one reader. readErr is a failure of the log, after which another attempt
+// may help.
 func eachRead(ctx context.Context, source driver.Source, partition string, after sluice.Position, last int64, yield func(*sluice.Event) (bool, error)) (reached sluice.Position, more bool, readErr, err error) {
 	reader, readErr := source.Open(ctx, partition, after, driver.NoEpoch)
 	if readErr != nil {

@@ -118,8 +118,8 @@ target: {eventhub: {connection: "${NEXT}", hub: next}}
 	}
 }
 
-// TestIntoQueue: messages that were received are not decidable, those that wait are counted, also in the queue's
-// dead-letter queue.
+// TestIntoQueue: messages that were received are not decidable, those that wait are counted, also
+// in the queue's dead-letter queue.
 func TestIntoQueue(t *testing.T) {
 	t.Parallel()
 	bus, err := emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: "orders"}}, []emulator.ServiceBusTopic{{Name: "topic", Subscriptions: []emulator.ServiceBusQueue{{Name: "all"}}}}, nil)
@@ -182,7 +182,8 @@ target: {servicebus: {connection: "${BUS}", topic: topic}}
 	topic.says(topic.audit(), "Checked 4 events: 0 lost, 0 duplicated, 4 written, 0 in flight, 0 dead letters, 0 not decidable.")
 }
 
-// TestRetentionOfTarget: an event whose message the target's retention may have removed is not decidable.
+// TestRetentionOfTarget: an event whose message the target's retention may have removed is not
+// decidable.
 func TestRetentionOfTarget(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

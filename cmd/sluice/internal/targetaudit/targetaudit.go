@@ -22,8 +22,8 @@ type Config struct {
 	// TargetGroup is the consumer group that reads the hub which the pipeline sends to. Default:
 	// ConsumerGroup.
 	TargetGroup string
-	// Subscription shows the messages of a topic of Service Bus. Default: none, so that what it has is
-	// not decidable.
+	// Subscription shows the messages of a topic of Service Bus. Default: none, so that what it has
+	// is not decidable.
 	Subscription string
 	// RU is the most request units a second that the audit may use, if the target is in Cosmos DB.
 	RU int

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 )
 
-// tokenTimeout bounds the first token. The default credential tries several sources, and one of them
-// starts a program.
+// tokenTimeout bounds the first token. The default credential tries several sources, and one of
+// them starts a program.
 const tokenTimeout = 30 * time.Second
 
 // Scopes of tokens, as the services' client libraries ask for them.
@@ -37,8 +37,8 @@ func CheckNamespace(name string) error {
 	return nil
 }
 
-// defaultCredential returns Entra ID's default credential, once that has given a token for the service, so
-// that a missing sign-in has one clear message.
+// defaultCredential returns Entra ID's default credential, once that has given a token for the
+// service, so that a missing sign-in has one clear message.
 func (d *Destination) defaultCredential(ctx context.Context) (azcore.TokenCredential, error) {
 	scope := eventHubsScope
 	if d.IsServiceBus() {

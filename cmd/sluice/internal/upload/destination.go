@@ -36,8 +36,8 @@ type Destination struct {
 	// env:NAME for one of these in an environment variable. Default: that of [EventHubVariable] or
 	// [ServiceBusVariable].
 	Connection string `json:"connection,omitempty"`
-	// Namespace is the host name of a namespace, such as contoso.servicebus.windows.net, to which the
-	// default credential of Entra ID signs in. It takes the place of Connection. Default: none.
+	// Namespace is the host name of a namespace, such as contoso.servicebus.windows.net, to which
+	// the default credential of Entra ID signs in. It takes the place of Connection. Default: none.
 	Namespace string `json:"namespace,omitempty"`
 	// Hub, Queue or Topic is the name of the entity. A hub's can be in the connection string.
 	Hub   string `json:"hub,omitempty"`
@@ -50,8 +50,9 @@ type Destination struct {
 	// Create is how many partitions a topic of Kafka gets if it does not exist. Default: it must
 	// exist.
 	Create int32 `json:"-"`
-	// Container is where bodies are stored that are larger than ClaimOver bytes: the name of a container, its
-	// URL, or env:NAME for a URL in an environment variable. Default: all bodies are sent.
+	// Container is where bodies are stored that are larger than ClaimOver bytes: the name of a
+	// container, its URL, or env:NAME for a URL in an environment variable. Default: all bodies are
+	// sent.
 	Container string `json:"claim_check,omitempty"`
 	// ClaimOver is as in [sender.ClaimCheck].
 	ClaimOver int `json:"claim_check_over,omitempty"`
@@ -182,8 +183,8 @@ func (d *Destination) connect(ctx context.Context, n, batch int) (*connections, 
 	return c, nil
 }
 
-// azureDialer returns a function that opens a connection to an event hub, or to Service Bus. It asks for
-// a hub's properties.
+// azureDialer returns a function that opens a connection to an event hub, or to Service Bus. It
+// asks for a hub's properties.
 func (d *Destination) azureDialer(ctx context.Context, batch int) (dial func() (transport, error), err error) {
 	bus := &sender.ServiceBusConfig{MaxMessages: batch, Client: azservicebus.ClientOptions{ApplicationID: "sluice"}}
 	hub := &sender.EventHubConfig{MaxMessages: batch, Client: azeventhubs.ProducerClientOptions{ApplicationID: "sluice"}}

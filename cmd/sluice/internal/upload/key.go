@@ -42,8 +42,8 @@ func fieldsOf(body []byte) (object map[string]json.RawMessage, ok bool) {
 	return object, err == nil
 }
 
-// fieldText returns the value of a field as text: a string without its quotes, a number or a boolean
-// as it is written. Null counts as missing.
+// fieldText returns the value of a field as text: a string without its quotes, a number or a
+// boolean as it is written. Null counts as missing.
 func fieldText(object map[string]json.RawMessage, field string) (text string, there bool, err error) {
 	raw, ok := object[field]
 	if !ok || bytes.Equal(raw, []byte("null")) {

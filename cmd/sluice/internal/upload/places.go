@@ -61,8 +61,8 @@ func (p *places) find(index int64) int {
 	return sort.Search(len(p.runs), func(i int) bool { return p.runs[i].first > index }) - 1
 }
 
-// records yields the records with the indices of a range: the number of records that follow each other,
-// and the place of the first of them.
+// records yields the records with the indices of a range: the number of records that follow each
+// other, and the place of the first of them.
 func (p *places) records(indices sender.IndexRange) iter.Seq2[records.Place, sender.IndexRange] {
 	return func(yield func(records.Place, sender.IndexRange) bool) {
 		for indices.First <= indices.Last {

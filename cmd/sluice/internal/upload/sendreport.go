@@ -25,9 +25,10 @@ import (
 	"github.com/sluice-go/sluice/sender"
 )
 
-// sendReport is a file that says what became of each record of an input, in JSON lines. It is written
-// while records are sent, so that it is of use after kill -9 too. docs/send.md describes the lines.
-// Its methods are safe for concurrent use, except that sending is called by one goroutine.
+// sendReport is a file that says what became of each record of an input, in JSON lines. It is
+// written while records are sent, so that it is of use after kill -9 too. docs/send.md describes
+// the lines. Its methods are safe for concurrent use, except that sending is called by one
+// goroutine.
 type sendReport struct {
 	path  string
 	begin reportBegin
@@ -71,8 +72,8 @@ type reportEnd struct {
 	Complete bool      `json:"complete"` // all records are sent
 }
 
-// outcome is what became of records. Of several for a record, the strongest counts: sent, then unknown,
-// then rejected.
+// outcome is what became of records. Of several for a record, the strongest counts: sent, then
+// unknown, then rejected.
 type outcome string
 
 const (
@@ -83,11 +84,12 @@ const (
 	outcomeNotSent  outcome = "not sent"
 )
 
-// maxReportLine bounds a line of a report, in bytes. A batch has at most a few hundred kilobytes of numbers.
+// maxReportLine bounds a line of a report, in bytes. A batch has at most a few hundred kilobytes of
+// numbers.
 const maxReportLine = 16 << 20
 
-// announceAhead is how many records a line of outcomeSending announces. After a kill, so many more than
-// were sent may have an unknown outcome.
+// announceAhead is how many records a line of outcomeSending announces. After a kill, so many more
+// than were sent may have an unknown outcome.
 const announceAhead = 256
 
 // createReport begins the report of files. The file must not exist.
@@ -276,8 +278,8 @@ func (r *sendReport) rejected(number int64, at records.Place, reason string) {
 	r.write(&reportLine{Outcome: outcomeRejected, Records: numbers{number, number, 1}.String(), Place: at.String(), Reason: reason})
 }
 
-// finish writes the outcomes that are known at the end only. If it is incomplete, the input was not read
-// to its end, and next is the first record that was not looked at.
+// finish writes the outcomes that are known at the end only. If it is incomplete, the input was not
+// read to its end, and next is the first record that was not looked at.
 func (r *sendReport) finish(p *places, result *sender.Report, next int64, incomplete bool, why error) error {
 	reason := ""
 	if why != nil {

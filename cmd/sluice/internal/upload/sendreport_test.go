@@ -48,8 +48,8 @@ func TestRejectedByEarlierRun(t *testing.T) {
 	}
 }
 
-// What is known after a kill: a record that was going to be sent, and of which nothing else is known, has an
-// unknown outcome. A line that was cut is dropped.
+// What is known after a kill: a record that was going to be sent, and of which nothing else is
+// known, has an unknown outcome. A line that was cut is dropped.
 func TestReportAfterKill(t *testing.T) {
 	lines := `{"outcome":"sending","records":"1-256"}
 {"outcome":"sent","records":"1-99/2"}

@@ -26,8 +26,8 @@ type Uploader struct {
 	Out         io.Writer
 	Screen      *term.Screen
 	Log         *slog.Logger
-	// Report is the name of a file to which is written what became of each record of files, so that a
-	// later run can send what is missing. Default: none.
+	// Report is the name of a file to which is written what became of each record of files, so that
+	// a later run can send what is missing. Default: none.
 	Report string
 	// Resume says that Report is of an earlier run, and that what is missing is sent.
 	Resume bool

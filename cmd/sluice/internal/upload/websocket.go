@@ -57,8 +57,8 @@ func (w *WebSocket) proxy() (*url.URL, error) {
 	return u, nil
 }
 
-// apply sets how the clients connect, those of a namespace that the emulator serves without encryption
-// if plain.
+// apply sets how the clients connect, those of a namespace that the emulator serves without
+// encryption if plain.
 func (w *WebSocket) apply(source *eventhub.Config, bus *sender.ServiceBusConfig, hub *sender.EventHubConfig, plain bool) error {
 	if !w.Enabled {
 		return nil

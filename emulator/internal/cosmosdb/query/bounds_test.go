@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A word of the language is no name of a column, and the FROM that ends the columns is the one outside of brackets.
+// A word of the language is no name of a column, and the FROM that ends the columns is the one
+// outside of brackets.
 func TestKeywordsAreNoNames(t *testing.T) {
 	for _, text := range []string{
 		"SELECT 1 AS from FROM", "SELECT 1 from FROM", "SELECT 1 AS from FROM c", "SELECT 1 FROM", "SELECT 1 FROM c AS", "SELECT c.a AS where FROM c", "SELECT 1 FROM from", "SELECT 1 FROM c AS where",

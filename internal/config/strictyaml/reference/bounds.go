@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
-// CheckBounds compares the bounds that the pages state with the reader: the values at the bounds must
-// be accepted, and those just outside refused. beside has the lines without which a file may not have a
-// key. It returns how many bounds it has compared.
+// CheckBounds compares the bounds that the pages state with the reader: the values at the bounds
+// must be accepted, and those just outside refused. beside has the lines without which a file may
+// not have a key. It returns how many bounds it has compared.
 func (f *File) CheckBounds(read func(strictyaml.Node), beside map[string]string) (compared int, problems []string) {
 	for _, path := range slices.Sorted(maps.Keys(f.shapes)) {
 		shape := f.shapes[path]
@@ -59,8 +59,8 @@ func number(t strictyaml.Type, n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// refuses reports whether the reader has a problem with the value at a path of a file that has no other
-// lines than these.
+// refuses reports whether the reader has a problem with the value at a path of a file that has no
+// other lines than these.
 func refuses(path, lines, value string, read func(strictyaml.Node)) bool {
 	steps := strings.Split(strings.NewReplacer("[]", ".[]", "*", "key").Replace(path), ".")
 	for _, step := range slices.Backward(steps[1:]) {

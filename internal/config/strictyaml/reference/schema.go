@@ -23,8 +23,8 @@ const (
 	sizePattern     = `^([0-9]+([.][0-9]*)?|[.][0-9]+) *(B|kB|KB|MB|KiB|MiB)?$`
 )
 
-// Schema returns the file's JSON Schema, draft 2020-12. It refuses what the reader refuses because of
-// a key, a type or a form; some values that depend on others only the reader refuses.
+// Schema returns the file's JSON Schema, draft 2020-12. It refuses what the reader refuses because
+// of a key, a type or a form; some values that depend on others only the reader refuses.
 func (f *File) Schema() []byte {
 	defs := object{}
 	for _, path := range f.aliased() {

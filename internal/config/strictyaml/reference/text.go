@@ -193,8 +193,8 @@ func (f *File) absent(r row) string {
 	return a.Absent
 }
 
-// Text returns a section for a terminal with lines of up to width characters, or the overview if it is
-// empty. It returns false if there is no such section.
+// Text returns a section for a terminal with lines of up to width characters, or the overview if it
+// is empty. It returns false if there is no such section.
 func (f *File) Text(section string, width int) (string, bool) {
 	path := strings.ReplaceAll(section, "NAME", "*")
 	var b strings.Builder

@@ -34,7 +34,8 @@ func plan(t *testing.T, text string) attack.Plan {
 	return p
 }
 
-// config is the configuration of an attack on a source and a database, with the pipeline of an example.
+// config is the configuration of an attack on a source and a database, with the pipeline of an
+// example.
 func config(t *testing.T, source *attack.Source, engine *attack.Engine, program *built.Program, p attack.Plan) attack.Config {
 	t.Helper()
 	path := program.Path(t)
@@ -62,7 +63,8 @@ func config(t *testing.T, source *attack.Source, engine *attack.Engine, program 
 	}
 }
 
-// example is the pipeline of an example, with leases that last as long as the engine's, and other lines.
+// example is the pipeline of an example, with leases that last as long as the engine's, and other
+// lines.
 func example(t *testing.T, name string, engine *attack.Engine, lines string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../../../examples/" + name)

@@ -500,7 +500,8 @@ func FailSQLiteFsync(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
 		if err != nil {
 			return nil, err
 		}
-		// strace counts the calls of each thread, and SQLite does not report every fsync of its checkpoints.
+		// strace counts the calls of each thread, and SQLite does not report every fsync of its
+		// checkpoints.
 		faulty := func() bool { return l.logs(c, 0, "flights.db", "disk I/O error") || c.ended() }
 		for tries := 0; tries == 0 || tries < 20 && !faulty(); tries++ {
 			if err := l.deliver(ctx, sendPerRound/4); err != nil {

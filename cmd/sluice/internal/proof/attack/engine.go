@@ -24,12 +24,12 @@ type Engine struct {
 	Name     string
 	LeaseFor time.Duration // of the consumers; the pipeline must set it
 	start    func() (server, error)
-	// prepare makes the database and the role, which may do everything in it. It returns connections to
-	// the database, which no fault strikes.
+	// prepare makes the database and the role, which may do everything in it. It returns
+	// connections to the database, which no fault strikes.
 	prepare func(ctx context.Context, s server, password string) (*sql.DB, error)
 	proxy   func(target string) (*commitproxy.Proxy, error)
-	// form is the format of a URL of the database, of user information and address. Further parameters
-	// can follow it.
+	// form is the format of a URL of the database, of user information and address. Further
+	// parameters can follow it.
 	form  string
 	wrong string // a parameter that has no such value
 	// moments makes a function for each connection, which finds the moments of steps.

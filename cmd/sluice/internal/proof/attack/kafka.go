@@ -149,8 +149,8 @@ func (c *cluster) reset() {
 	}
 }
 
-// strike carries out a fault of a broker. Only one broker is in trouble at a time, so that the cluster
-// must lose nothing that it has acknowledged.
+// strike carries out a fault of a broker. Only one broker is in trouble at a time, so that the
+// cluster must lose nothing that it has acknowledged.
 func (c *cluster) strike(ctx context.Context, f Fault, random *rand.Rand) (err error) {
 	for id := 1; id <= brokers; id++ {
 		if c.kafka.Ended(id) {

@@ -14,9 +14,9 @@ import (
 )
 
 // TestCluster: whatever happens to one broker at a time, the cluster keeps all transactions that it
-// has acknowledged, and nothing of those that abort; and the comparison with what was sent notices a
-// record that is missing, doubled or of an aborted transaction. One broker is killed and one cut off;
-// with SLUICE_ATTACK_CLUSTER=1 every fault strikes.
+// has acknowledged, and nothing of those that abort; and the comparison with what was sent notices
+// a record that is missing, doubled or of an aborted transaction. One broker is killed and one cut
+// off; with SLUICE_ATTACK_CLUSTER=1 every fault strikes.
 func TestCluster(t *testing.T) {
 	need.Kafka(t)
 	need.RealTime(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
-// MariaDB ends the session of an owner that is paused for a lease, so that its fence refuses only what
-// comes sooner, after a jump.
+// MariaDB ends the session of an owner that is paused for a lease, so that its fence refuses only
+// what comes sooner, after a jump.
 func TestMariaDB(t *testing.T) {
 	need.MariaDB(t)
 	t.Parallel()

@@ -73,10 +73,10 @@ var groups = map[string][]share{
 	"late":       {{DeliverLate, 1}},
 }
 
-// Set changes the plan by words like "kills=30 seed=7". They are seed, events,
-// rate, fenced, kills (of consumers and of the hub), consumers (killed), brokers (a third each killed
-// and without their leaders, a sixth each paused and cut off), disks (of brokers, filled), pauses, jumps,
-// crashes, resets, blackholes, unplugs, commits (a third each cut off, answer dropped and late), and late
+// Set changes the plan by words like "kills=30 seed=7". They are seed, events, rate, fenced, kills
+// (of consumers and of the hub), consumers (killed), brokers (a third each killed and without their
+// leaders, a sixth each paused and cut off), disks (of brokers, filled), pauses, jumps, crashes,
+// resets, blackholes, unplugs, commits (a third each cut off, answer dropped and late), and late
 // (of commits).
 func (p *Plan) Set(text string) error {
 	for word := range strings.FieldsSeq(text) {

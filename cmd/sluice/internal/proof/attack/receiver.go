@@ -15,9 +15,9 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/commitproxy"
 )
 
-// receiver is the service that the pipelines of an attack post to, if [Config.Posts]. It writes the rows,
-// each with the identity of its event as key, and rejects flights without a delay. The faults of a
-// transaction strike the request of a batch: its arrival is [begins], its effect [commits].
+// receiver is the service that the pipelines of an attack post to, if [Config.Posts]. It writes the
+// rows, each with the identity of its event as key, and rejects flights without a delay. The faults
+// of a transaction strike the request of a batch: its arrival is [begins], its effect [commits].
 type receiver struct {
 	world     *world
 	server    *http.Server
@@ -124,9 +124,9 @@ type rejection struct {
 	Error string `json:"error"`
 }
 
-// inOrder looks at the numbers of a batch. They ascend, and none is left out among those that are new. Known
-// events may be left out: of a request whose answer names some that have failed, only those are posted again,
-// alone or before new ones. The caller holds mu.
+// inOrder looks at the numbers of a batch. They ascend, and none is left out among those that are
+// new. Known events may be left out: of a request whose answer names some that have failed, only
+// those are posted again, alone or before new ones. The caller holds mu.
 func (v *receiver) inOrder(partition string, batch []posted) {
 	highest, known := v.highest[partition]
 	if !known {

@@ -181,7 +181,8 @@ func (w *world) catchUp(ctx context.Context, r *Report) error {
 	}
 	r.CatchUp = time.Since(began)
 	for _, c := range w.consumers {
-		// A process that has just started would end by the signal. It makes its history after it has asked for it.
+		// A process that has just started would end by the signal. It makes its history after it
+		// has asked for it.
 		await(ctx, time.Minute, func() bool {
 			_, life := c.now()
 			_, err := os.Stat(historyOf(w.Dir, c.process(life)))

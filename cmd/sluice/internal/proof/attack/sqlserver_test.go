@@ -20,8 +20,8 @@ func ownServer(t *testing.T) {
 	}
 }
 
-// TestSQLServer is not beside the others, nor is the next: Babelfish needs more of a CPU than the other
-// databases, and one that gets none commits too seldom for the faults to strike.
+// TestSQLServer is not beside the others, nor is the next: Babelfish needs more of a CPU than the
+// other databases, and one that gets none commits too seldom for the faults to strike.
 func TestSQLServer(t *testing.T) {
 	ownServer(t)
 	attacked(t, attack.SQLServer, "events=6000 rate=400 kills=2 pauses=1 fenced=1 jumps=1 crashes=1 resets=1 blackholes=1 unplugs=1 commits=6")

@@ -120,8 +120,8 @@ func (w *world) strikeConsumer(ctx context.Context, c *consumer, f Fault, random
 	return false, fmt.Errorf("%s is not a fault of a consumer", f)
 }
 
-// some returns the links of a route to one of its servers, to all of the log, to where steps are stored,
-// or all.
+// some returns the links of a route to one of its servers, to all of the log, to where steps are
+// stored, or all.
 func some(w *route, random *rand.Rand) []*tcplink.Link {
 	log, stores := w.log, w.stores()
 	if random.IntN(2) == 0 {
@@ -255,7 +255,8 @@ func (w *world) owns(ctx context.Context, pid int) int {
 // ownerPattern is a LIKE pattern for the owner name of a process.
 func ownerPattern(pid int) string { return fmt.Sprintf("%%-%d-%%", pid) }
 
-// strikeServers crashes the database and carries out the faults of the source, until no fault is left.
+// strikeServers crashes the database and carries out the faults of the source, until no fault is
+// left.
 func (w *world) strikeServers(ctx context.Context, random *rand.Rand) error {
 	for w.active(ctx) {
 		sleep(ctx, randomTime(random, time.Second, 4*time.Second))

@@ -46,8 +46,8 @@ type ledger struct {
 	aborts       int   // transactions that have aborted
 }
 
-// begin adds a transaction of so many records, and returns whether it is to abort: until enough have, whatever
-// happens to those that were to.
+// begin adds a transaction of so many records, and returns whether it is to abort: until enough
+// have, whatever happens to those that were to.
 func (l *ledger) begin(count int64) (t *transaction, abort bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,9 +93,10 @@ func (l *ledger) count() map[outcome]int {
 	return n
 }
 
-// compare reports the records that are in the log although their transaction has aborted, those that
-// are missing although it has committed, and those of transactions that are there in part. seen is how
-// often a reader of committed transactions has seen each record, and places where each is in the log.
+// compare reports the records that are in the log although their transaction has aborted, those
+// that are missing although it has committed, and those of transactions that are there in part.
+// seen is how often a reader of committed transactions has seen each record, and places where each
+// is in the log.
 func (l *ledger) compare(seen []int, places map[int64]string, find func(string, ...any)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,8 +127,8 @@ func (l *ledger) compare(seen []int, places map[int64]string, find func(string, 
 
 func (c *cluster) acknowledged() int64 { return c.ledger.acknowledged() }
 
-// send runs producers until the plan's records are acknowledged and enough is closed: a tenth of them
-// at once, and then at the plan's rate.
+// send runs producers until the plan's records are acknowledged and enough is closed: a tenth of
+// them at once, and then at the plan's rate.
 func (c *cluster) send(ctx context.Context, enough <-chan struct{}) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -179,8 +180,8 @@ type producer struct {
 	client  *kgo.Client // nil: to be made
 }
 
-// transact writes one transaction. What fails at the broker is no error: the transaction's outcome is
-// unknown then, and the next client of the producer ends it.
+// transact writes one transaction. What fails at the broker is no error: the transaction's outcome
+// is unknown then, and the next client of the producer ends it.
 func (p *producer) transact(ctx context.Context) error {
 	if p.client == nil {
 		var err error
@@ -229,8 +230,8 @@ func (p *producer) bodies(t *transaction) ([][]byte, error) {
 	return list, nil
 }
 
-// write writes records, half the time with a pause in the middle, so that readers have to wait for the
-// end of the transaction.
+// write writes records, half the time with a pause in the middle, so that readers have to wait for
+// the end of the transaction.
 func (p *producer) write(ctx context.Context, bodies [][]byte) error {
 	var mu sync.Mutex
 	var failed error
@@ -263,8 +264,8 @@ func (p *producer) write(ctx context.Context, bodies [][]byte) error {
 	return failed
 }
 
-// close ends the client. The transactions that it has left open are ended by the next client with the
-// same id, or by the broker in time.
+// close ends the client. The transactions that it has left open are ended by the next client with
+// the same id, or by the broker in time.
 func (p *producer) close() {
 	if p.client != nil {
 		p.client.Close()

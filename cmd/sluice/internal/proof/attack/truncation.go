@@ -49,9 +49,10 @@ func (r *TruncationReport) String() string {
 	return fmt.Sprintf("the log lost %d numbers that were done, %d rows, %d findings, in %v; last line about a loss: %s", r.Lost, r.Events, len(r.Findings), r.Took.Round(time.Second), r.Line)
 }
 
-// truncation is a topic on a cluster of Kafka, of which partition 0 loses its end again and again: what
-// was written while one of its two replicas was paused, when that one is elected. Two pipelines read
-// it: one has read what is lost, and must report it; the other has not, and must not notice.
+// truncation is a topic on a cluster of Kafka, of which partition 0 loses its end again and again:
+// what was written while one of its two replicas was paused, when that one is elected. Two
+// pipelines read it: one has read what is lost, and must report it; the other has not, and must not
+// notice.
 type truncation struct {
 	*TruncationReport
 	world *world
@@ -71,8 +72,8 @@ const (
 )
 
 // Truncate has a topic lose acknowledged events in a number of unclean elections. The program must
-// halt the partition whose checkpoint is in what was lost, report exactly that, handle no other event
-// in its place, go on with the other partitions, and go on with this one as its report says.
+// halt the partition whose checkpoint is in what was lost, report exactly that, handle no other
+// event in its place, go on with the other partitions, and go on with this one as its report says.
 func Truncate(ctx context.Context, cfg Config, rounds int) (_ *TruncationReport, err error) {
 	cfg.Source = Kafka
 	cfg.CatchUp = cmp.Or(cfg.CatchUp, 3*time.Minute)
@@ -127,8 +128,8 @@ func (t *truncation) begin(ctx context.Context) error {
 
 func (t *truncation) late() string { return filepath.Join(t.world.Dir, "late.yaml") }
 
-// round writes events, has both pipelines read them, writes others that only one pipeline reads before
-// the log loses them, and more.
+// round writes events, has both pipelines read them, writes others that only one pipeline reads
+// before the log loses them, and more.
 func (t *truncation) round(ctx context.Context) error {
 	kept, err := t.write(ctx)
 	if err != nil {
@@ -170,8 +171,8 @@ func (t *truncation) round(ctx context.Context) error {
 	return t.goOn(ctx, before[0], after[0]-1)
 }
 
-// goOn writes more events after the log has lost the numbers from first to last, and checks what the
-// pipelines do.
+// goOn writes more events after the log has lost the numbers from first to last, and checks what
+// the pipelines do.
 func (t *truncation) goOn(ctx context.Context, first, last int64) error {
 	fresh, err := t.write(ctx)
 	if err != nil {
@@ -187,7 +188,8 @@ func (t *truncation) goOn(ctx context.Context, first, last int64) error {
 		return err
 	}
 	t.reported(ctx, first, last)
-	// No event of the partition has taken effect since, although the log has events of these numbers.
+	// No event of the partition has taken effect since, although the log has events of these
+	// numbers.
 	if err := t.compare(ctx, "flights"); err != nil {
 		return err
 	}
@@ -370,8 +372,8 @@ func (t *truncation) compare(ctx context.Context, table string) error {
 
 var lossLine = regexp.MustCompile(`partition (\d+): the log lost events (\d+) to (\d+)`)
 
-// reported waits for the report of a loss by the first pipeline, and checks all of its reports since
-// the last round: they name the same partition and events.
+// reported waits for the report of a loss by the first pipeline, and checks all of its reports
+// since the last round: they name the same partition and events.
 func (t *truncation) reported(ctx context.Context, first, last int64) {
 	want := fmt.Sprintf("partition 0: the log lost events %d to %d", first, last)
 	if !await(ctx, time.Minute, func() bool { return strings.Contains(t.early.stderr(), want) }) {

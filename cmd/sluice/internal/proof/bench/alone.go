@@ -42,8 +42,8 @@ func ofEach(open func(ctx context.Context, j *job, partition int) (loader, error
 	}
 }
 
-// runAlone loads the rows that the other contenders make of their events: as many in a transaction, over
-// one connection for each partition. There are no events, no positions, and nothing is mapped.
+// runAlone loads the rows that the other contenders make of their events: as many in a transaction,
+// over one connection for each partition. There are no events, no positions, and nothing is mapped.
 func runAlone(ctx context.Context, j *job, m *meter) error {
 	scheme, _, _ := strings.Cut(j.Database, ":")
 	open := loaders[scheme]

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// sqliteLoader inserts rows, some in each statement. All partitions share one connection, because one
-// transaction at a time writes.
+// sqliteLoader inserts rows, some in each statement. All partitions share one connection, because
+// one transaction at a time writes.
 type sqliteLoader struct {
 	*sqliteWriter
 	rows   [][]any

@@ -77,8 +77,8 @@ func newStartBarrier(partitions int, m *meter) *startBarrier {
 	return &startBarrier{meter: m, left: partitions, open: make(chan struct{})}
 }
 
-// wait waits until all partitions wait. Later calls return at once, and all calls if no events come:
-// the partitions of an idle process are acquired in more time than a log may take to open.
+// wait waits until all partitions wait. Later calls return at once, and all calls if no events
+// come: the partitions of an idle process are acquired in more time than a log may take to open.
 func (g *startBarrier) wait(ctx context.Context) error {
 	g.mu.Lock()
 	if g.left--; g.left == 0 {

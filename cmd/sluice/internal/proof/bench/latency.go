@@ -149,7 +149,8 @@ type rateRun struct {
 	Load    float64 `json:"load_before"`
 }
 
-// eachWithin is how many events of each partition are published at a rate within a time, rounded up.
+// eachWithin is how many events of each partition are published at a rate within a time, rounded
+// up.
 func eachWithin(rate int, d time.Duration) int {
 	const each = maxPartitions * time.Second
 	return int((time.Duration(rate)*d + each - 1) / each)

@@ -14,8 +14,9 @@ import (
 // memoryBodies is how many different bodies a [memorySource] has.
 const memoryBodies = 4096
 
-// memorySource is a log whose events are made when they are read, which costs next to nothing: what a
-// consumer of it takes is what it costs to write. Each partition has as many events as the job says.
+// memorySource is a log whose events are made when they are read, which costs next to nothing: what
+// a consumer of it takes is what it costs to write. Each partition has as many events as the job
+// says.
 type memorySource struct {
 	group      driver.Group
 	partitions int

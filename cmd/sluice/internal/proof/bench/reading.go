@@ -21,7 +21,8 @@ func reading(n, size int, at time.Time) []byte {
 
 var padding = strings.Repeat("Each event's effect is in the database exactly once, or its dead letter is. ", 14)
 
-// tables are what both contenders insert into, by kind of database; raw is the one without decoding.
+// tables are what both contenders insert into, by kind of database; raw is the one without
+// decoding.
 var tables = map[string]map[string]string{
 	"postgres": {
 		"readings": `CREATE TABLE readings (hub_partition text, sequence_number bigint, device text, at timestamptz, delay integer, distance integer, payload text)`,

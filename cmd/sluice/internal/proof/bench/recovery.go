@@ -42,8 +42,8 @@ type recoveryReport struct {
 	Marks   []mark   `json:"marks"`
 }
 
-// runRecovery measures how long Sluice takes to catch up after an outage of the database, beside the
-// bound that the input rate and the peak rate give.
+// runRecovery measures how long Sluice takes to catch up after an outage of the database, beside
+// the bound that the input rate and the peak rate give.
 func runRecovery(ctx context.Context, args []string) error {
 	var o recoveryBench
 	flag := flag.NewFlagSet("bench recovery", flag.ExitOnError)
@@ -150,8 +150,8 @@ func (o *recoveryBench) measure(ctx context.Context, progress io.Writer) (_ *rec
 	return r, err
 }
 
-// bound sets Bound by the higher of the peaks: the one before the outage lasts only as long as the input
-// that was there before the start.
+// bound sets Bound by the higher of the peaks: the one before the outage lasts only as long as the
+// input that was there before the start.
 func (r *recoveryReport) bound() { r.Bound = r.Backlog / (r.highest() - float64(r.Rate)) }
 
 func (r *recoveryReport) highest() float64 { return max(r.Peak, r.Rerun) }
@@ -165,8 +165,8 @@ func lasting(d time.Duration) func(*sample) bool {
 // peakOver is how long the peak rate lasts at least, in seconds.
 const peakOver = 10
 
-// peak is the highest rate of commits over peakOver seconds; of fewer samples the rate from the last one
-// without a commit on.
+// peak is the highest rate of commits over peakOver seconds; of fewer samples the rate from the
+// last one without a commit on.
 func peak(samples []sample) (highest float64, err error) {
 	i := 0
 	for i+1 < len(samples) && samples[i+1].Committed == samples[i].Committed {

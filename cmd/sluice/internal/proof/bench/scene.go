@@ -49,8 +49,8 @@ type sample struct {
 	HubBytes  int64   `json:"hub_resident_bytes"`
 	// Resident is the memory of each consumer process, 0 while it does not run.
 	Resident []int64 `json:"consumers_resident_bytes"`
-	// P50 and P99 are the highest that a consumer has reported since the last sample, in milliseconds;
-	// 0 if none has committed.
+	// P50 and P99 are the highest that a consumer has reported since the last sample, in
+	// milliseconds; 0 if none has committed.
 	P50 float64 `json:"p50_ms"`
 	P99 float64 `json:"p99_ms"`
 }

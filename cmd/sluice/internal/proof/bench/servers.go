@@ -86,8 +86,8 @@ func (s *started) fresh(ctx context.Context, name string) (*database, error) {
 	}}, nil
 }
 
-// startPostgres starts PostgreSQL with the files of its write-ahead log and its buffers as later runs
-// find them.
+// startPostgres starts PostgreSQL with the files of its write-ahead log and its buffers as later
+// runs find them.
 func startPostgres(ctx context.Context) (server, error) {
 	s, err := pgtest.Start(&pgtest.Config{Durable: true, Settings: []string{"min_wal_size = '2GB'", "max_wal_size = '4GB'"}})
 	if err != nil {

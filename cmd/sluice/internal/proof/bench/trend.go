@@ -44,8 +44,8 @@ type quietSample struct {
 }
 
 // quietOf returns the samples of the seconds that no fault disturbs: after the first tenth of the
-// duration, without those from a fault until two seconds in a row with a lag of less than a second of
-// input have passed, and the two after them.
+// duration, without those from a fault until two seconds in a row with a lag of less than a second
+// of input have passed, and the two after them.
 func quietOf(samples []sample, marks []mark, duration float64, rate int) (quiet []quietSample) {
 	const calmFor = 4
 	calm := calmFor

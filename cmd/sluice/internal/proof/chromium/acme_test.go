@@ -78,7 +78,8 @@ func TestACME(t *testing.T) {
 		})
 		return text
 	}
-	// After a failure the dashboard asks for no certificate for a minute, so all servers must be there.
+	// After a failure the dashboard asks for no certificate for a minute, so all servers must be
+	// there.
 	eventually(t, func() error {
 		c, err := net.Dial("tcp", dns)
 		if err == nil {
@@ -101,8 +102,8 @@ func TestACME(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c.(*tls.Conn), nil
 	}
-	// On a busy machine the server may give the connection up before it has the certificate, and Pebble the
-	// validation before it has an answer.
+	// On a busy machine the server may give the connection up before it has the certificate, and
+	// Pebble the validation before it has an answer.
 	var c *tls.Conn
 	eventually(t, func() (err error) {
 		c, err = dial(name)

@@ -176,8 +176,8 @@ var program = built.Main("github.com/sluice-go/sluice/cmd/sluice")
 
 func TestMain(m *testing.M) { os.Exit(built.Run(m)) }
 
-// TestCommands gives each command line of the pages, with --help behind it, to the program: it prints
-// the help of the command, unless the command or a flag of it does not exist.
+// TestCommands gives each command line of the pages, with --help behind it, to the program: it
+// prints the help of the command, unless the command or a flag of it does not exist.
 func TestCommands(t *testing.T) {
 	need.RealTime(t)
 	binary := program.Path(t)
@@ -227,8 +227,8 @@ func TestCommands(t *testing.T) {
 	t.Logf("%d command lines", len(seen))
 }
 
-// TestGo compiles the blocks of Go that are not a part of a program below examples/, which tests of its
-// own build and run.
+// TestGo compiles the blocks of Go that are not a part of a program below examples/, which tests of
+// its own build and run.
 func TestGo(t *testing.T) {
 	root := repository(t)
 	examples := ""

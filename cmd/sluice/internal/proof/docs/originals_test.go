@@ -15,8 +15,8 @@ import (
 // mostLines is how long the commands may be that a published sample's instructions become.
 const mostLines = 10
 
-// originals are the published systems: where a page has the commands that run their counterpart, and
-// what these print, in this order.
+// originals are the published systems: where a page has the commands that run their counterpart,
+// and what these print, in this order.
 var originals = []struct {
 	name, page, heading string
 	begins              string // the first command

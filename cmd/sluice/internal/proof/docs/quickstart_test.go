@@ -11,8 +11,9 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
-// TestQuickStart does what docs/quickstart.md says from the second step on: it writes the files, runs
-// each command in the page's order in one shell, and compares what the commands print with the page.
+// TestQuickStart does what docs/quickstart.md says from the second step on: it writes the files,
+// runs each command in the page's order in one shell, and compares what the commands print with the
+// page.
 func TestQuickStart(t *testing.T) {
 	need.RealTime(t)
 	list, err := Read(repository(t), "docs/quickstart.md")

@@ -61,7 +61,8 @@ func (s *scene) write(name, text string) {
 	}
 }
 
-// shell runs commands as one script, with more variables, and returns what they print and whether all succeed.
+// shell runs commands as one script, with more variables, and returns what they print and whether
+// all succeed.
 func (s *scene) shell(script string, env ...string) (string, error) {
 	cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir, cmd.Env = s.dir, append(s.env[:len(s.env):len(s.env)], env...)
@@ -79,7 +80,8 @@ func (s *scene) must(script string, env ...string) string {
 	return out
 }
 
-// start starts a command. stop ends it by SIGTERM, after which it must end well, or waits for its own end.
+// start starts a command. stop ends it by SIGTERM, after which it must end well, or waits for its
+// own end.
 func (s *scene) start(args ...string) (stop func(signal bool)) {
 	s.t.Helper()
 	path := program.Path(s.t)
@@ -202,8 +204,8 @@ func newFailover(t *testing.T) *failover {
 	return f
 }
 
-// TestDatabaseFailedOver carries out the runbook "The database failed over": under load the standby falls
-// behind, and is promoted without what it lacks.
+// TestDatabaseFailedOver carries out the runbook "The database failed over": under load the standby
+// falls behind, and is promoted without what it lacks.
 func TestDatabaseFailedOver(t *testing.T) {
 	need.Postgres(t)
 	need.RealTime(t)
@@ -273,8 +275,8 @@ func (r *receiver) count() int {
 	return len(r.events)
 }
 
-// TestTargetLostData carries out the last step of "The database failed over": an at-least-once pipeline, whose
-// target has lost data.
+// TestTargetLostData carries out the last step of "The database failed over": an at-least-once
+// pipeline, whose target has lost data.
 func TestTargetLostData(t *testing.T) {
 	need.Postgres(t)
 	need.RealTime(t)
@@ -322,7 +324,8 @@ func TestTargetLostData(t *testing.T) {
 	t.Logf("the target had kept %d of %d events, and has all of them again after\n%s", kept, n, out)
 }
 
-// TestMoveToAnotherDatabase carries out the runbook "Move to another database", while events arrive.
+// TestMoveToAnotherDatabase carries out the runbook "Move to another database", while events
+// arrive.
 func TestMoveToAnotherDatabase(t *testing.T) {
 	need.Postgres(t)
 	need.RealTime(t)

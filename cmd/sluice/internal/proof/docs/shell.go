@@ -3,7 +3,8 @@ package docs
 import "strings"
 
 // Commands returns the simple commands of a shell text, each as its words without quotes. The words
-// of a command substitution are one word. Assignments before a command and redirections are left out.
+// of a command substitution are one word. Assignments before a command and redirections are left
+// out.
 func Commands(text string) (commands [][]string) {
 	var (
 		words   []string

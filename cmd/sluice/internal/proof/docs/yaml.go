@@ -41,9 +41,9 @@ var lagOfGroup = regexp.MustCompile(`(?m)^\w+:\n  lag: `)
 
 var topLevel = regexp.MustCompile(`(?m)^([\w]+):`)
 
-// YAML returns what is wrong with a block: with a pipeline file, a file of the autoscaler, or a part of
-// one, what check finds; with a file of another program, whether it is YAML. A block whose keys are
-// all values of the Helm chart is a file of values, which the chart's own tests check.
+// YAML returns what is wrong with a block: with a pipeline file, a file of the autoscaler, or a
+// part of one, what check finds; with a file of another program, whether it is YAML. A block whose
+// keys are all values of the Helm chart is a file of values, which the chart's own tests check.
 func YAML(b Block, values map[string]bool) error {
 	keys := Keys(b.Text)
 	ofChart := len(keys) > 0

@@ -91,8 +91,8 @@ type cluster struct {
 	exited          chan error
 }
 
-// start starts a cluster. Another process may take one of its ports before it listens there, so it tries
-// again.
+// start starts a cluster. Another process may take one of its ports before it listens there, so it
+// tries again.
 func start(dir string) (c *cluster, err error) {
 	for try := range 3 {
 		c, err = startIn(filepath.Join(dir, fmt.Sprint(try)))

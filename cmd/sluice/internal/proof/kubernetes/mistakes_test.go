@@ -159,8 +159,9 @@ autoscaler: {files: {flights.yaml: "target: {webhook: {url: http://example}}"}}`
 	}
 }
 
-// TestIdentityOfPods: pods are restarted when their identity, or what they take from a key vault, changes. The
-// driver writes a Secret when it is missing only, so the Secret of other variables has another name.
+// TestIdentityOfPods: pods are restarted when their identity, or what they take from a key vault,
+// changes. The driver writes a Secret when it is missing only, so the Secret of other variables has
+// another name.
 func TestIdentityOfPods(t *testing.T) {
 	need.Kubernetes(t)
 	release := func(change string) (pods, classes string) {

@@ -76,7 +76,8 @@ func TestScale(t *testing.T) {
 		resource := rule["resources"].([]any)[0].(string)
 		k := kinds[slices.IndexFunc(kinds, func(k struct{ kind, collection, name string }) bool { return k.collection+"/scale" == resource })]
 		verbs := rule["verbs"].([]any)
-		// grant changes the Role, and waits until the API server knows that: for a moment it goes by the Role before.
+		// grant changes the Role, and waits until the API server knows that: for a moment it goes
+		// by the Role before.
 		grant := func(verbs []any) {
 			rule["verbs"] = verbs
 			server.apply(t, role, "")
@@ -110,8 +111,8 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// eventually calls fn until it has no error: what is new takes the API server a moment. It returns the
-// last error after a minute.
+// eventually calls fn until it has no error: what is new takes the API server a moment. It returns
+// the last error after a minute.
 func eventually(fn func() error) error {
 	for end := time.Now().Add(time.Minute); ; {
 		if err := fn(); err == nil || time.Now().After(end) {

@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
-// installKEDA defines KEDA's resources as the module says whose code cmd/sluice/internal/proof/keda tests.
+// installKEDA defines KEDA's resources as the module says whose code cmd/sluice/internal/proof/keda
+// tests.
 func installKEDA(t *testing.T) {
 	t.Helper()
 	download := exec.Command("go", "mod", "download", "-json", "github.com/kedacore/keda/v2")
@@ -67,8 +68,8 @@ func blocksOf(t *testing.T, with string) (blocks []map[string]any) {
 	return blocks
 }
 
-// TestScaledObject: KEDA's own definition of a ScaledObject accepts the example and what docs/keda.md
-// shows, without a field that it does not know, and refuses mistakes in them.
+// TestScaledObject: KEDA's own definition of a ScaledObject accepts the example and what
+// docs/keda.md shows, without a field that it does not know, and refuses mistakes in them.
 func TestScaledObject(t *testing.T) {
 	need.Kubernetes(t)
 	installKEDA(t)

@@ -33,8 +33,8 @@ type Namespace struct {
 	veth   string // the host's end
 }
 
-// most is the number of namespaces of a network, and blocks that of networks of a process at a time:
-// each has a block of addresses.
+// most is the number of namespaces of a network, and blocks that of networks of a process at a
+// time: each has a block of addresses.
 const (
 	most   = 6
 	blocks = 31

@@ -146,8 +146,8 @@ func (l *lab) turns(round int) []*peer {
 	return measure.Alternate(list, round)
 }
 
-// drop ends a peer's part in the comparison, so that the others go on without it. It returns the error
-// if the comparison has ended.
+// drop ends a peer's part in the comparison, so that the others go on without it. It returns the
+// error if the comparison has ended.
 func (l *lab) drop(ctx context.Context, p *peer, err error) error {
 	if ctx.Err() != nil {
 		return err

@@ -91,7 +91,8 @@ func TestPeersHaveTheirSources(t *testing.T) {
 	}
 }
 
-// Sluice and the loop take part in every round, the others in one of three, and none that has failed.
+// Sluice and the loop take part in every round, the others in one of three, and none that has
+// failed.
 func TestTurns(t *testing.T) {
 	pair, other, failed := &peer{Name: sluicePeer}, &peer{Name: "other"}, &peer{Name: "failed", failed: errors.New("failed")}
 	l := &lab{options: options{every: 3}, peers: []*peer{pair, other, failed}}

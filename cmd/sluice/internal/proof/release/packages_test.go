@@ -140,7 +140,8 @@ func checkUnit(t *testing.T, root string) {
 	if grace < stop+10*time.Second {
 		t.Errorf("systemd kills the service after %v; a stop may take %v and then cancels", grace, stop)
 	}
-	// net.InterfaceAddrs, by which the dashboard's certificate names the machine's addresses, needs it.
+	// net.InterfaceAddrs, by which the dashboard's certificate names the machine's addresses, needs
+	// it.
 	if !regexp.MustCompile(`(?m)^RestrictAddressFamilies=.*\bAF_NETLINK\b`).Match(text) {
 		t.Error("the unit does not allow AF_NETLINK: the dashboard's certificate would lack the machine's addresses")
 	}

@@ -40,11 +40,13 @@ func serveHub(t *testing.T, binary string) string {
 	return ""
 }
 
-// stopWithin is what the engine waits for after SIGTERM, longer than the time-out of `sluice run`; then it kills.
+// stopWithin is what the engine waits for after SIGTERM, longer than the time-out of `sluice run`;
+// then it kills.
 const stopWithin = 45 * time.Second
 
-// TestImageRunsAPipeline runs a pipeline file in the image, as each of the users, until SIGTERM: the process
-// ends by itself, with exit code 0, its checkpoints committed and its leases released. Each event has one row.
+// TestImageRunsAPipeline runs a pipeline file in the image, as each of the users, until SIGTERM:
+// the process ends by itself, with exit code 0, its checkpoints committed and its leases released.
+// Each event has one row.
 func TestImageRunsAPipeline(t *testing.T) {
 	need.Release(t)
 	podman, binary := loadImage(t), filepath.Join(top, "build/release/bin/sluice")

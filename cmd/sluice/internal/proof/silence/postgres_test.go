@@ -23,8 +23,8 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// The cable of one of two network namespaces, in which half of the connections to PostgreSQL are, is
-// unplugged while a step uses one of them. Leases and the other connections work.
+// The cable of one of two network namespaces, in which half of the connections to PostgreSQL are,
+// is unplugged while a step uses one of them. Leases and the other connections work.
 func TestPostgres(t *testing.T) {
 	need.Postgres(t)
 	need.RealTime(t)
@@ -118,7 +118,8 @@ func namespaced(t *testing.T, network *netns.Network) (*pgstore.Store, *sockets)
 	return s, d
 }
 
-// awaitRoute waits until an address can be reached: a cable that was plugged in again takes a moment.
+// awaitRoute waits until an address can be reached: a cable that was plugged in again takes a
+// moment.
 func awaitRoute(t *testing.T, ns *netns.Namespace, address string) {
 	t.Helper()
 	var err error

@@ -52,7 +52,8 @@ func (w *watch) strike() {
 	w.struck = w.clock.read()
 }
 
-// clock stands still while a busy machine does not let this process run. It must be read every tick.
+// clock stands still while a busy machine does not let this process run. It must be read every
+// tick.
 type clock struct {
 	mu          sync.Mutex
 	began, last time.Time
@@ -81,7 +82,8 @@ func (w *watch) Observe(o driver.Observation) {
 	switch {
 	case w.struck == 0 || w.moved != 0:
 	case w.reported == 0 && o.Kind == driver.KindLost && w.void != nil:
-		// The machine was too busy to renew the lease. The reader and the work that were struck are gone.
+		// The machine was too busy to renew the lease. The reader and the work that were struck are
+		// gone.
 		w.struck = 0
 		signal(w.void)
 	case w.reported == 0 && o.Err != nil && (o.Kind == driver.KindFailed || o.Kind == driver.KindStalled || o.Kind == driver.KindUnknown):
@@ -99,8 +101,8 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// measure runs a consumer until strike has been called and its effect is measured. It fails the test
-// if the report took longer than a lease, or the progress longer than two.
+// measure runs a consumer until strike has been called and its effect is measured. It fails the
+// test if the report took longer than a lease, or the progress longer than two.
 func measure(t *testing.T, w *watch, source driver.Source, leases driver.LeaseStore, delivery sluice.Delivery, strike func()) {
 	t.Helper()
 	consumer, err := sluice.New(source, leases, delivery, &sluice.Config{

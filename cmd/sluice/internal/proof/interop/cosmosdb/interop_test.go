@@ -23,7 +23,8 @@ func TestPython(t *testing.T) {
 	run(t, interop.Python, "cosmosdb.py")
 }
 
-// The vectors that the hashes of partition keys are tested with are those that the clients compute now.
+// The vectors that the hashes of partition keys are tested with are those that the clients compute
+// now.
 func TestVectors(t *testing.T) {
 	need.Clients(t)
 	need.RealTime(t)

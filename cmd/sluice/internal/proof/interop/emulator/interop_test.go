@@ -29,7 +29,8 @@ func TestServiceBus(t *testing.T) {
 	interop.Run(t, interop.Node, "servicebus.js", namespaces(t)...)
 }
 
-// The vectors that the hash of partition keys is tested with are those that the client computes now.
+// The vectors that the hash of partition keys is tested with are those that the client computes
+// now.
 func TestVectors(t *testing.T) {
 	need.Clients(t)
 	need.RealTime(t)

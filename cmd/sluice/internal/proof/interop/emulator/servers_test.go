@@ -55,7 +55,8 @@ func start(t *testing.T, hubs []emulator.Hub, cfg *emulator.Config) *emulator.Se
 	return srv
 }
 
-// namespaces starts Service Bus namespaces and returns the environment variables with which the checks find them.
+// namespaces starts Service Bus namespaces and returns the environment variables with which the
+// checks find them.
 func namespaces(t *testing.T) []string {
 	dir := t.TempDir()
 	certs := []string{filepath.Join(dir, "amqp.pem"), filepath.Join(dir, "admin.pem")}

@@ -11,12 +11,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// runLoop is the consumer that one writes without Sluice: it reads all partitions
-// with franz-go, and for each of them copies a batch of rows and stores the offset
-// after it in one transaction. It is as fast as we could make it: franz-go's default of
-// 1 MiB of a partition in a fetch makes it a fifth slower. It has no leases and no fencing, so two processes
-// must not run at the same time; no dead letters and no retries; and it does not
-// notice a topic that was created again or a log that was truncated.
+// runLoop is the consumer that one writes without Sluice: it reads all partitions with franz-go,
+// and for each of them copies a batch of rows and stores the offset after it in one transaction. It
+// is as fast as we could make it: franz-go's default of 1 MiB of a partition in a fetch makes it a
+// fifth slower. It has no leases and no fencing, so two processes must not run at the same time; no
+// dead letters and no retries; and it does not notice a topic that was created again or a log that
+// was truncated.
 func runLoop(ctx context.Context, j *job) error {
 	pool, err := openPool(ctx, j)
 	if err != nil {
