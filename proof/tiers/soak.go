@@ -42,7 +42,7 @@ var soak = []stage{
 	{name: "autoscaler", needs: []string{"azurite"}, budget: time.Hour, env: []string{"SLUICE_AUTOSCALE_SEEDS=500", "SLUICE_AUTOSCALE_FIRST=$SEED", "SLUICE_CHAOS=5m"},
 		commands: commands("go test -timeout 0 -run ^TestChaos ./autoscale", "go test -timeout 0 -run ^TestPartsAreKilled ./autoscale/azure")},
 	{name: "every-database", needs: []string{"postgres", "mariadb", "sqlserver", "kafka"}, budget: time.Hour, env: []string{"SLUICE_EVERY_DATABASE=1"},
-		commands: commands("go test -timeout 0 -run Test.*/sqlserver$ ./cmd/sluice", "go test -timeout 0 -run TestSQLServer|Handle ./sqlstore", "go test -timeout 0 -run TestSQLServer ./pipeline")},
+		commands: commands("go test -timeout 0 -run Test.*/sqlserver$ ./cmd/sluice", "go test -timeout 0 -run TestSQLServer|Handle ./sqlstore", "go test -timeout 0 -run TestSQLServer ./pipeline", "go test -timeout 0 -run TestWritingOnServers "+proof+"/bench")},
 	// ExampleSink shows a sink without the engine that repeats what a busy server refuses.
 	{name: "as-azure", needs: []string{"postgres", "azurite"}, budget: time.Hour, env: []string{"GOFLAGS=-trimpath -tags=asazure"},
 		commands: commands("go test -timeout 0 -skip ^ExampleSink$ . ./audit ./cosmos ./emulator/... ./eventhub ./pipeline ./sender ./proof/crash ./autoscale/source/... ./autoscale/target/cosmos ./cmd/sluice ./cmd/sluice/internal/check " + proof + "/silence")},

@@ -97,7 +97,7 @@ func (l *link) forward() error {
 			return err
 		}
 		l.proxy.wait()
-		if request.Cancels != 0 && l.proxy.isLate(request.Cancels) {
+		if request.Cancels != 0 && l.proxy.isProtected(request.Cancels) {
 			return nil
 		}
 		fault := l.proxy.fault(l, request)

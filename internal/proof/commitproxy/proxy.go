@@ -33,17 +33,17 @@ type Proxy struct {
 
 	deciding sync.Mutex // one call of decide at a time
 
-	mu      sync.Mutex
-	target  string
-	decide  func(n int) Fault
-	inspect func() func(statements []string) Fault // called for each connection
-	witness func(statements, tags []string)
-	links   map[*link]bool
-	held    []*link         // late COMMITs wait here
-	late    map[uint64]bool // the server's sessions that have got them, or will
-	commits int
-	stalled chan struct{} // closed when bytes may flow; nil while they may
-	closed  bool
+	mu        sync.Mutex
+	target    string
+	decide    func(n int) Fault
+	inspect   func() func(statements []string) Fault // called for each connection
+	witness   func(statements, tags []string)
+	links     map[*link]bool
+	held      []*link         // late COMMITs wait here
+	protected map[uint64]bool // the server's sessions whose statements are not cancelled
+	commits   int
+	stalled   chan struct{} // closed when bytes may flow; nil while they may
+	closed    bool
 }
 
 // New starts a proxy in front of a server's address, host:port. wire is called for each connection.
@@ -52,7 +52,7 @@ func New(target string, wire func() Wire) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	p := &Proxy{wire: wire, target: target, listener: l, links: make(map[*link]bool), late: make(map[uint64]bool)}
+	p := &Proxy{wire: wire, target: target, listener: l, links: make(map[*link]bool), protected: make(map[uint64]bool)}
 	p.work.Go(p.accept)
 	return p, nil
 }
@@ -259,6 +259,7 @@ func (p *Proxy) fault(l *link, r Request) Fault {
 	p.mu.Unlock()
 	if inspect != nil && len(r.Statements) > 0 {
 		if fault := inspect(r.Statements); fault != None {
+			p.protect(l, fault)
 			return fault
 		}
 	}
@@ -267,7 +268,31 @@ func (p *Proxy) fault(l *link, r Request) Fault {
 	}
 	p.deciding.Lock()
 	defer p.deciding.Unlock()
-	return decide(n)
+	fault := decide(n)
+	p.protect(l, fault)
+	return fault
+}
+
+// protect has requests to cancel a session's statements get lost, if the server must carry them out.
+func (p *Proxy) protect(l *link, fault Fault) {
+	if fault != DeliverLate && fault != LoseReply {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.protected[l.session] = true
+}
+
+// isProtected reports whether the server must carry out the COMMIT of a session: now, or when it is
+// delivered. It waits for the decision on one that is on its way.
+func (p *Proxy) isProtected(session uint64) bool {
+	p.deciding.Lock()
+	defer p.deciding.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.protected[session]
 }
 
 func (p *Proxy) answered(statements, tags []string) {
@@ -280,17 +305,7 @@ func (p *Proxy) answered(statements, tags []string) {
 }
 
 func (p *Proxy) hold(l *link) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held = append(p.held, l)
-	p.late[l.session] = true
-}
-
-// isLate reports whether a COMMIT of that session is held back.
-func (p *Proxy) isLate(session uint64) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.late[session]
 }

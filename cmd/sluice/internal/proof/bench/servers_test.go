@@ -38,6 +38,9 @@ func TestWritingOnServers(t *testing.T) {
 	need.RealTime(t)
 	for kind, server := range tested {
 		t.Run(kind, func(t *testing.T) {
+			if kind == "sqlserver" {
+				need.EveryDatabase(t, "has MariaDB")
+			}
 			server(t)
 			db := &databases{}
 			defer db.close()

@@ -70,6 +70,7 @@ func newUser(t *testing.T) *user {
 		t.Fatal(err)
 	}
 	release, proxy, cache := filepath.Join(dir, "release"), filepath.Join(dir, "proxy"), strings.TrimSpace(u.run(source, "go", "env", "GOMODCACHE"))
+	elsewhere := strings.TrimSpace(u.run(source, "go", "env", "GOPROXY")) // for what no build of the workspace needs, such as go.mod files
 	for name := range strings.SplitSeq(strings.TrimRight(u.run(source, "git", "ls-files", "-co", "--exclude-standard", "-z"), "\x00"), "\x00") {
 		u.copy(filepath.Join(source, name), filepath.Join(release, name))
 	}
@@ -85,7 +86,7 @@ func newUser(t *testing.T) *user {
 	}
 	u.shareModules(cache, filepath.Join(dir, "modules"))
 	u.env = append(u.env, "GOWORK=off", "GOFLAGS=-trimpath -mod=mod -modcacherw", "GOBIN="+u.bin,
-		"GOMODCACHE="+filepath.Join(dir, "modules"), "GOPROXY=file://"+proxy+",file://"+cache+"/cache/download", "GOSUMDB=off")
+		"GOMODCACHE="+filepath.Join(dir, "modules"), "GOPROXY=file://"+proxy+",file://"+cache+"/cache/download,"+elsewhere, "GOSUMDB=off")
 	return u
 }
 
