@@ -12,14 +12,9 @@ import (
 
 // publishedTable makes the table of the published consumer, as that makes it in SQL Server.
 func publishedTable(url string) string {
-	offset, clustered := "Offset", ""
-	switch {
-	case strings.HasPrefix(url, "sqlserver:"):
+	offset, clustered := publishedOffset(url), ""
+	if strings.HasPrefix(url, "sqlserver:") {
 		clustered = "CLUSTERED "
-	case strings.HasPrefix(url, "postgres"): // a reserved word there
-		offset = `"Offset"`
-	case strings.HasPrefix(url, "mariadb"):
-		offset = "`Offset`"
 	}
 	return `CREATE TABLE EventHubCheckpoint (
   Topic varchar(100) NOT NULL,
@@ -28,6 +23,17 @@ func publishedTable(url string) string {
   ` + offset + ` varchar(20) NOT NULL,
   CONSTRAINT PK_EventHubCheckpoint PRIMARY KEY ` + clustered + `(Topic, PartitionID)
 )`
+}
+
+// publishedOffset is the name of the table's column Offset, which is a reserved word in PostgreSQL.
+func publishedOffset(url string) string {
+	switch {
+	case strings.HasPrefix(url, "postgres"):
+		return `"Offset"`
+	case strings.HasPrefix(url, "mariadb"):
+		return "`Offset`"
+	}
+	return "Offset"
 }
 
 // nth is the nth event of a partition, as a consumer with the official client receives it.

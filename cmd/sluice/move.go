@@ -20,6 +20,7 @@ type moveFlags struct {
 	origin          move.Origin
 	back            bool
 	toGroup, toBlob string
+	toTable         string
 	limit, every    time.Duration
 	apply, force    bool
 	json            bool
@@ -32,7 +33,7 @@ const maxLook = time.Hour
 func (a *app) move() *cobra.Command {
 	var f moveFlags
 	cmd := &cobra.Command{
-		Use:   "move --config PIPELINE.yaml {--from-group GROUP|--from-blob CONTAINER-URL|--from-table DATABASE-URL|--back {--to-group GROUP|--to-blob CONTAINER-URL}}",
+		Use:   "move --config PIPELINE.yaml {--from-group GROUP|--from-blob CONTAINER-URL|--from-table DATABASE-URL|--back {--to-group GROUP|--to-blob CONTAINER-URL|--to-table DATABASE-URL}}",
 		Short: "Move from another consumer to a pipeline, or back",
 		Long: `Move the positions and the dead letters of another consumer of the same hub or topic to this
 pipeline, so that it continues where that consumer stopped, and report what is known of the
@@ -58,7 +59,8 @@ the pipeline's table on both sides if they record partition and sequence, and wh
 is proved or what is unknown. --report keeps it.
 
 --back is the way from this pipeline to a processor of the Azure SDKs, a fixed-partition
-processor, or a group of Kafka. The pipeline must have stopped. Its open dead letters stay.`,
+processor, a table, or a group of Kafka. The pipeline must have stopped. Its open dead letters
+stay.`,
 		Example: `  sluice move --config flights.yaml --from-blob https://ACCOUNT.blob.core.windows.net/CONTAINER
   sluice move --config flights.yaml --from-table env:OLD_DATABASE_URL --apply --report move.json
   sluice move --config kafka.yaml --from-group connect-flights --within 10m --apply
@@ -82,6 +84,7 @@ processor, or a group of Kafka. The pipeline must have stopped. Its open dead le
 	flags.BoolVar(&f.back, "back", false, "move from the pipeline to the other consumer")
 	flags.StringVar(&f.toGroup, "to-group", "", "with --back: `name` of the consumer group of Kafka")
 	flags.StringVar(&f.toBlob, "to-blob", "", "with --back: the `URL` of the container")
+	flags.StringVar(&f.toTable, "to-table", "", "with --back: the `URL` of the database of --table, or env:NAME")
 	flags.DurationVar(&f.limit, "within", 0, "wait so `long` until the other consumer has stopped (default not at all)")
 	flags.DurationVar(&f.every, "every", 5*time.Second, "`time` between two looks at the other consumer")
 	flags.BoolVar(&f.apply, "apply", false, "change what is reported")
@@ -94,13 +97,21 @@ processor, or a group of Kafka. The pipeline must have stopped. Its open dead le
 
 func (f *moveFlags) check() error {
 	from := f.origin.Group + f.origin.Blob + f.origin.Database
+	to := 0
+	for _, flag := range []string{f.toGroup, f.toBlob, f.toTable} {
+		if flag != "" {
+			to++
+		}
+	}
 	switch {
 	case f.back && (from != "" || f.limit != 0):
-		return usage.Errorf("--back goes with --to-group or --to-blob, not with --from-group, --from-blob, --from-table or --within")
-	case f.back && (f.toGroup == "") == (f.toBlob == ""):
-		return usage.Errorf("name where the other consumer reads its checkpoints: --to-group GROUP or --to-blob CONTAINER-URL")
-	case !f.back && f.toGroup+f.toBlob != "":
-		return usage.Errorf("--to-group and --to-blob go with --back")
+		return usage.Errorf("--back goes with --to-group, --to-blob or --to-table, not with --from-group, --from-blob, --from-table or --within")
+	case f.back && to != 1:
+		return usage.Errorf("name where the other consumer reads its checkpoints: --to-group GROUP, --to-blob CONTAINER-URL or --to-table DATABASE-URL")
+	case f.back && f.toTable == "" && (f.origin.Topic != "" || f.origin.Table != azurecheckpoints.PublishedTable):
+		return usage.Errorf("--table and --topic go with --to-table")
+	case !f.back && to > 0:
+		return usage.Errorf("--to-group, --to-blob and --to-table go with --back")
 	case f.every < 100*time.Millisecond || f.every > maxLook:
 		return usage.Errorf("--every %v: must be 100ms to %v", f.every, maxLook)
 	case f.limit < 0:
@@ -134,7 +145,7 @@ func (a *app) moveHere(ctx context.Context, f *moveFlags) error {
 
 // moveBack moves from the pipeline to another consumer.
 func (a *app) moveBack(ctx context.Context, f *moveFlags) error {
-	target, err := move.OpenTarget(f.toGroup, f.toBlob)
+	target, err := move.OpenTarget(f.toGroup, f.toBlob, f.toTable, f.origin)
 	if err != nil {
 		return err
 	}

@@ -170,7 +170,40 @@ func TestMoveFromTables(t *testing.T) {
 		if n := count(t, openDatabase(t, url), "SELECT count(*) FROM sluice_dead_letters"); n != 0 {
 			t.Errorf("%d dead letters were imported twice", n)
 		}
+		backToTable(t, env, config, connection, url, old)
 	})
+}
+
+// backToTable moves the positions back into the table of the published consumer: each partition has
+// its row then, and those of other topics stay.
+func backToTable(t *testing.T, env []string, config, connection, url string, old *oldTables) {
+	old.execute("INSERT INTO EventHubCheckpoint VALUES ('trains', '0', 7, '700')")
+	back := mover(t, env, config, "--back", "--to-table", "env:DATABASE_URL")
+	if code, m, errs := back(); code != 0 || m.Applied || len(m.Seams) != 3 {
+		t.Errorf("back, planned: exit code %d, %+v, %s", code, m, errs)
+	}
+	if n := count(t, old.db, "SELECT count(*) FROM EventHubCheckpoint"); n != 3 {
+		t.Errorf("a dry run left %d rows, want 3", n)
+	}
+	for range 2 { // a second time changes nothing
+		code, m, errs := back("--apply")
+		if code != 0 || !m.Applied || m.Seams[0].Verdict != "unknown" || !strings.Contains(m.Seams[0].Why[0], "shows no owners") {
+			t.Fatalf("back: exit code %d, %+v, %s", code, m, errs)
+		}
+		for _, s := range m.Seams {
+			last := nth(t, connection, s.Partition, int(s.End)+1)
+			if n := count(t, old.db, fmt.Sprintf("SELECT count(*) FROM EventHubCheckpoint WHERE Topic = 'flights' AND PartitionID = '%s' AND SequenceNumber = %d AND %s = '%s'", s.Partition, s.End, publishedOffset(url), last.Offset)); n != 1 {
+				t.Errorf("partition %s: %d rows at event %d, offset %s", s.Partition, n, s.End, last.Offset)
+			}
+		}
+	}
+	if n := count(t, old.db, "SELECT count(*) FROM EventHubCheckpoint"); n != 4 {
+		t.Errorf("%d rows, want three and that of another topic", n)
+	}
+	old.execute("UPDATE EventHubCheckpoint SET SequenceNumber = SequenceNumber + 1 WHERE Topic = 'flights'")
+	if code, _, errs := back("--apply"); code != 1 || !strings.Contains(errs, "it has continued since") {
+		t.Errorf("after the other consumer: exit code %d, %s", code, errs)
+	}
 }
 
 // TestMoveUnderKill: kill -9 at random, then the command is run again.
@@ -406,9 +439,12 @@ func TestMoveMistakes(t *testing.T) {
 		says string
 	}{
 		"nothing":         {nil, 2, "name where the checkpoints are"},
-		"both ways":       {[]string{"--back", "--from-group", "g", "--to-group", "g"}, 2, "--back goes with --to-group or --to-blob"},
-		"back without":    {[]string{"--back"}, 2, "--to-group GROUP or --to-blob CONTAINER-URL"},
+		"both ways":       {[]string{"--back", "--from-group", "g", "--to-group", "g"}, 2, "--back goes with --to-group, --to-blob or --to-table"},
+		"back without":    {[]string{"--back"}, 2, "--to-group GROUP, --to-blob CONTAINER-URL or --to-table DATABASE-URL"},
 		"to without back": {[]string{"--to-group", "g"}, 2, "go with --back"},
+		"another table":   {[]string{"--back", "--to-group", "g", "--table", "t"}, 2, "--table and --topic go with --to-table"},
+		"two ways back":   {[]string{"--back", "--to-group", "g", "--to-table", url}, 2, "or --to-table DATABASE-URL"},
+		"no such table":   {[]string{"--back", "--to-table", "sqlite:/none/x.db"}, 1, "--to-table: open /none/x.db"},
 		"too often":       {[]string{"--from-table", url, "--every", "1ms"}, 2, "--every 1ms: must be 100ms to 1h0m0s"},
 		"a group of hubs": {[]string{"--from-group", "g"}, 2, "--from-group is for topics of Kafka"},
 		"no checkpoints":  {[]string{"--back", "--to-group", "g"}, 1, "there is nothing to move back"},

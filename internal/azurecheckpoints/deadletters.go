@@ -33,7 +33,7 @@ type DeadLetter struct {
 // sorted by sequence number. The table is only read. A row that names no event is an error.
 func ReadDeadLetters(ctx context.Context, db *sql.DB, table, topic string) ([]DeadLetter, error) {
 	var list []DeadLetter
-	err := eachRow(ctx, db, table, func(r *tableRow) error {
+	_, err := eachRow(ctx, db, table, func(r *tableRow) error {
 		if !strings.EqualFold(r.topic.String, topic) {
 			return nil
 		}

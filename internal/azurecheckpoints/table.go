@@ -25,7 +25,7 @@ var tableName = regexp.MustCompile(`^[\pL_][\pL\pN_$]*(\.[\pL_][\pL\pN_$]*)?$`)
 // neither a consumer group nor an owner. Found.Others are the other topics.
 func ReadTable(ctx context.Context, db *sql.DB, table, topic string) (Found, error) {
 	var found Found
-	err := eachRow(ctx, db, table, func(r *tableRow) error {
+	_, err := eachRow(ctx, db, table, func(r *tableRow) error {
 		if !strings.EqualFold(r.topic.String, topic) {
 			if !slices.Contains(found.Others, r.topic.String) {
 				found.Others = append(found.Others, r.topic.String)
@@ -49,39 +49,40 @@ func ReadTable(ctx context.Context, db *sql.DB, table, topic string) (Found, err
 }
 
 // eachRow reads a table with the columns of [PublishedTable], and calls fn with each row. The name
-// of the table belongs before fn's errors.
-func eachRow(ctx context.Context, db *sql.DB, table string, fn func(*tableRow) error) error {
+// of the table belongs before fn's errors. It returns the columns' names as the table has them, by
+// those in lower case.
+func eachRow(ctx context.Context, db *sql.DB, table string, fn func(*tableRow) error) (columns map[string]string, err error) {
 	if !tableName.MatchString(table) {
-		return fmt.Errorf("%q is not the name of a table: write NAME or SCHEMA.NAME, of letters, digits and _", table)
+		return nil, fmt.Errorf("%q is not the name of a table: write NAME or SCHEMA.NAME, of letters, digits and _", table)
 	}
 	if err := db.PingContext(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	rows, err := db.QueryContext(ctx, "SELECT * FROM "+table)
 	if err != nil {
-		return fmt.Errorf("table %s: %w: correct its name (--table), or grant SELECT on it", table, err)
+		return nil, fmt.Errorf("table %s: %w: correct its name (--table), or grant SELECT on it", table, err)
 	}
 	defer rows.Close()
 	row, err := newTableRow(rows)
 	if err != nil {
-		return fmt.Errorf("table %s %w", table, err)
+		return nil, fmt.Errorf("table %s %w", table, err)
 	}
 	for n := 0; rows.Next(); n++ {
 		if n == mostRows {
-			return fmt.Errorf("table %s has more than %d rows: check that it is the right table", table, mostRows)
+			return nil, fmt.Errorf("table %s has more than %d rows: check that it is the right table", table, mostRows)
 		}
 		if err := rows.Scan(row.columns...); err != nil {
-			return fmt.Errorf("table %s: row %d, partition %q: %w: correct it", table, n+1, row.partition.String, err)
+			return nil, fmt.Errorf("table %s: row %d, partition %q: %w: correct it", table, n+1, row.partition.String, err)
 		}
 		row.trim()
 		if err := fn(row); err != nil {
-			return fmt.Errorf("table %s %w", table, err)
+			return nil, fmt.Errorf("table %s %w", table, err)
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return fmt.Errorf("table %s: %w", table, err)
+		return nil, fmt.Errorf("table %s: %w", table, err)
 	}
-	return nil
+	return row.names, nil
 }
 
 // tableRow is the destination of a row.
@@ -91,6 +92,7 @@ type tableRow struct {
 	failedAt, failure        any  // of [PublishedDeadLetters]; nil if there is no such column, or NULL
 	ofLetters                bool // the table has both of these columns
 	columns                  []any
+	names                    map[string]string // of the columns, by those in lower case
 }
 
 // newTableRow finds the columns by their names, in any case and order; others are ignored.
@@ -99,13 +101,15 @@ func newTableRow(rows *sql.Rows) (*tableRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &tableRow{}
+	r := &tableRow{names: map[string]string{}}
 	missing := map[string]any{
 		"topic": &r.topic, "partitionid": &r.partition, "sequencenumber": &r.sequence, "offset": &r.offset,
 		"failedat": &r.failedAt, "error": &r.failure,
 	}
 	for _, name := range names {
+		written := name
 		name = strings.ToLower(name)
+		r.names[name] = written
 		column := missing[name]
 		if delete(missing, name); column == nil {
 			column = new(any)

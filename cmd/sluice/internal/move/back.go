@@ -30,11 +30,19 @@ type Target interface {
 	Write(ctx context.Context, t *checkpoint.Table, list []sluice.Checkpoint) error
 }
 
-// OpenTarget returns the target that exactly one of the flags names. It does not connect. The
-// caller closes it.
-func OpenTarget(group, blob string) (Target, error) {
-	if group != "" {
+// OpenTarget returns the target that exactly one of the flags names; the table is that of rows. It
+// does not connect. The caller closes it.
+func OpenTarget(group, blob, database string, rows Origin) (Target, error) {
+	switch {
+	case group != "":
 		return groupSource{group, true}, nil
+	case database != "":
+		rows.Database, rows.DeadLetters = database, NoTable
+		source, err := rows.rows("--to-table", true)
+		if err != nil {
+			return nil, err
+		}
+		return source.(tableSource), nil
 	}
 	client, err := Container("--to-blob", blob)
 	if err != nil {
@@ -83,6 +91,21 @@ func (s blobSource) Write(ctx context.Context, t *checkpoint.Table, list []sluic
 		return nil
 	}
 	return blobstore.WriteCheckpoints(ctx, s.client, t.SDKGroup, mirrored)
+}
+
+// Write implements [Target].
+func (s tableSource) Write(ctx context.Context, t *checkpoint.Table, list []sluice.Checkpoint) error {
+	if t.ManyReaders {
+		return usage.Errorf("--to-table is for event hubs, and the pipeline reads a topic of Kafka: pass --to-group")
+	}
+	rows := make([]azurecheckpoints.Checkpoint, len(list))
+	for i, c := range list {
+		if c.Position.Sequence == 0 && c.Position.Offset == "" {
+			return fmt.Errorf("partition %s: event 0 alone is done, and retention has removed it with its offset: a row of the table cannot say that: wait until another event is done", c.Partition)
+		}
+		rows[i] = azurecheckpoints.Checkpoint{Partition: c.Partition, Sequence: c.Position.Sequence, Offset: c.Position.Offset}
+	}
+	return azurecheckpoints.WriteTable(ctx, s.db, s.words, s.table, cmp.Or(s.topic, t.Group.Topic), rows)
 }
 
 // Backer moves a consumer from a pipeline to another system. It may be killed at any moment and run
@@ -267,6 +290,9 @@ func (m *Backer) readBack(ctx context.Context, list []sluice.Checkpoint, seams [
 		}
 		if ours.Position.Offset == "" && ours.Position.Sequence >= 0 && !sparse {
 			seams[i].doubt("retention has removed the event of the checkpoint, so its offset is unknown, and a processor that starts by the offset reads the partition from its oldest event")
+		}
+		if !m.Target.ShowsOwners() {
+			seams[i].doubt(fmt.Sprintf("the %s shows no owners, so whether the other consumer has stopped is unknown", m.Target))
 		}
 		if seams[i].Verdict = proved; len(seams[i].Why) > 0 {
 			seams[i].Verdict = notKnown

@@ -9,7 +9,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +20,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
@@ -79,7 +82,7 @@ func (f *Origin) Open() (Source, error) {
 	case f.Prefix != "":
 		return nil, usage.Errorf("--prefix is for --from-blob")
 	}
-	return f.rows()
+	return f.rows("--from-table", false)
 }
 
 // groupSource is a consumer group of Kafka.
@@ -227,6 +230,7 @@ func othersHint(others []string) string {
 // tableSource is a table of a database.
 type tableSource struct {
 	db           *sql.DB
+	words        azurecheckpoints.Words
 	table, topic string
 	letters      string
 }
@@ -249,29 +253,61 @@ func (s tableSource) DeadLetters(ctx context.Context, topic string) ([]azurechec
 // NoTable as the name of the table of dead letters says that there is none.
 const NoTable = "none"
 
-// rows returns the table to import from.
-func (f *Origin) rows() (Source, error) {
+// rows returns the table of the database that a flag names, to be written to or not.
+func (f *Origin) rows(flag string, write bool) (Source, error) {
 	if strings.EqualFold(f.Table, f.DeadLetters) {
 		return nil, usage.Errorf("--table and --dead-letters-table name one table: name two, or pass --dead-letters-table %s", NoTable)
 	}
 	address := f.Database
 	if name, ok := strings.CutPrefix(address, "env:"); ok {
 		if address = strings.TrimSpace(os.Getenv(name)); address == "" {
-			return nil, usage.Errorf("--from-table: the environment variable %s is not set", name)
+			return nil, usage.Errorf("%s: the environment variable %s is not set", flag, name)
 		}
 	}
 	db, err := pipeline.OpenReader(address)
 	if err != nil {
-		return nil, usage.Errorf("--from-table: %v", err)
+		return nil, usage.Errorf("%s: %v", flag, err)
 	}
 	if path, ok := strings.CutPrefix(address, "sqlite:"); ok {
 		path = strings.TrimPrefix(path, "//")
 		if _, err := os.Stat(path); err != nil { // the driver's error does not name the file
 			_ = db.Close()
-			return nil, fmt.Errorf("--from-table: open %s: %w: correct the path", path, errors.Unwrap(err))
+			return nil, fmt.Errorf("%s: open %s: %w: correct the path", flag, path, errors.Unwrap(err))
+		}
+		if write {
+			_ = db.Close()
+			if db, err = writableSQLite(path); err != nil {
+				return nil, fmt.Errorf("%s: open %s: %w", flag, path, err)
+			}
 		}
 	}
-	return tableSource{db, f.Table, f.Topic, f.DeadLetters}, nil
+	return tableSource{db, wordsOf(address), f.Table, f.Topic, f.DeadLetters}, nil
+}
+
+// writableSQLite opens a file of SQLite that exists.
+func writableSQLite(path string) (*sql.DB, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	name := url.URL{Scheme: "file", Path: filepath.ToSlash(absolute), RawQuery: "mode=rw&_pragma=busy_timeout(10000)"}
+	return sql.Open("sqlite", name.String())
+}
+
+// wordsOf are the words of the database at an address.
+func wordsOf(address string) azurecheckpoints.Words {
+	quoted := func(left, right string) func(string) string {
+		return func(name string) string { return left + strings.ReplaceAll(name, right, right+right) + right }
+	}
+	switch scheme, _, _ := strings.Cut(address, ":"); scheme {
+	case "sqlserver":
+		return azurecheckpoints.Words{Placeholder: audit.SQLServer().Placeholder, Quote: quoted("[", "]")}
+	case "mysql", "mariadb":
+		return azurecheckpoints.Words{Placeholder: audit.MySQL().Placeholder, Quote: quoted("`", "`")}
+	case "sqlite":
+		return azurecheckpoints.Words{Placeholder: audit.SQLite().Placeholder, Quote: quoted(`"`, `"`)}
+	}
+	return azurecheckpoints.Words{Placeholder: audit.PostgreSQL().Placeholder, Quote: quoted(`"`, `"`)}
 }
 
 func (s tableSource) Read(ctx context.Context, t *checkpoint.Table) (azurecheckpoints.Found, error) {
