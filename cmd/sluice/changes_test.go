@@ -215,6 +215,9 @@ func (w *changesWorld) send(round int) {
 	}
 }
 
+// suspicions counts the partitions whose next event is suspected of ending processes.
+const suspicions = "SELECT count(*) FROM sluice_checkpoints WHERE claims > 3 OR trial_unreturned > 0"
+
 // kill kills a process that has committed something, and starts it again.
 func (w *changesWorld) kill(round int) {
 	w.t.Helper()
@@ -228,6 +231,9 @@ func (w *changesWorld) kill(round int) {
 		}
 		return strings.Contains(w.running[victim].err.String(), "msg=committed")
 	})
+	if !w.slow { // of an event that is good, further kills would make a dead letter
+		await(w.t, "an end of suspicions", func() bool { return count(w.t, w.db, suspicions) == 0 })
+	}
 	<-time.NewTimer(time.Duration(w.random.Int64N(int64(150 * time.Millisecond)))).C
 	if since := round - w.log.late; since == 0 || since == 1 {
 		victim = since // both have the column from then on
