@@ -41,7 +41,7 @@ func roundTripsOfBatch(t *testing.T, open func(cfg *ServerConfig) *Store, wantIn
 		from = to
 		return wire.Take()
 	}
-	// An answer that comes in two parts can count twice.
+	// The rest of an answer that comes late, after the next request, counts as one more.
 	least := func(own bool) (trips, bytes int64) {
 		trips, bytes = commit(own)
 		for range 2 {
