@@ -3,6 +3,7 @@ package measure
 import (
 	"os"
 	"runtime"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -45,6 +46,7 @@ func TestActivityOf(t *testing.T) {
 }
 
 func TestResidentOf(t *testing.T) {
+	debug.FreeOSMemory() // else the block may take pages that are resident already
 	before := ResidentOf(os.Getpid())
 	block := make([]byte, 64<<20)
 	for i := 0; i < len(block); i += 4096 {
