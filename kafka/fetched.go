@@ -22,7 +22,7 @@ func (r *reader) wants() bool {
 	return r.buffered == 0 || !r.scarce
 }
 
-// fetchBytes is how much of the partition one fetch may return, but for a batch that is larger. A
+// fetchBytes is how much of the partition one fetch may return; a single batch may be larger. A
 // reader asks when it has so much room: fewer requests, for more partitions each, cost the broker
 // less.
 func (r *reader) fetchBytes() int { return max(1, r.source.cfg.PrefetchBytes/2) }
@@ -100,7 +100,7 @@ type chunk struct {
 
 // An event that is held for long keeps its chunk in memory. A chunk shares the response's memory if
 // that is small, or if much of it is the partition's. Else it is a copy of about chunkSize bytes,
-// but for a batch that is larger.
+// or of one batch that is larger.
 const (
 	chunkSize     = 128 << 10
 	shareOfOthers = 8 // how many times a partition's bytes a shared response may have
