@@ -200,6 +200,13 @@ func backToTable(t *testing.T, env []string, config, connection, url string, old
 	if n := count(t, old.db, "SELECT count(*) FROM EventHubCheckpoint"); n != 4 {
 		t.Errorf("%d rows, want three and that of another topic", n)
 	}
+	if strings.HasPrefix(url, "sqlite:") { // an offset that is not kept is noticed: the consumer starts there
+		old.execute("CREATE TRIGGER mangled AFTER UPDATE ON EventHubCheckpoint BEGIN UPDATE EventHubCheckpoint SET Offset = '1'; END")
+		if code, _, errs := back("--apply"); code != 1 || !strings.Contains(errs, "another program writes there") {
+			t.Errorf("with another offset: exit code %d, %s", code, errs)
+		}
+		old.execute("DROP TRIGGER mangled")
+	}
 	old.execute("UPDATE EventHubCheckpoint SET SequenceNumber = SequenceNumber + 1 WHERE Topic = 'flights'")
 	if code, _, errs := back("--apply"); code != 1 || !strings.Contains(errs, "it has continued since") {
 		t.Errorf("after the other consumer: exit code %d, %s", code, errs)

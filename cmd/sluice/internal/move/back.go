@@ -281,7 +281,9 @@ func (m *Backer) readBack(ctx context.Context, list []sluice.Checkpoint, seams [
 			return fmt.Errorf("partition %s: the checkpoint that was written is not there: run this again", ours.Partition)
 		default:
 			theirs := found.Checkpoints[at]
-			if theirs.Sequence != ours.Position.Sequence && (theirs.Sequence >= 0 || theirs.Offset != ours.Position.Offset) {
+			// Processors of hubs start by the offset; a group of Kafka has another text for it.
+			otherOffset := !m.Table.ManyReaders && theirs.Offset != "" && ours.Position.Offset != "" && theirs.Offset != ours.Position.Offset
+			if otherOffset || theirs.Sequence != ours.Position.Sequence && (theirs.Sequence >= 0 || theirs.Offset != ours.Position.Offset) {
 				return fmt.Errorf("partition %s: the checkpoint that was written at %s is at %s: another program writes there: stop it and run this again", ours.Partition, ours.Position, place(theirs))
 			}
 			if theirs.Fixed {

@@ -3,11 +3,9 @@ package docs
 import (
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sluice-go/sluice/internal/proof/need"
 )
@@ -59,23 +57,7 @@ func TestOriginals(t *testing.T) {
 			if err := os.Symlink(filepath.Join(repository(t), "examples"), filepath.Join(dir, "examples")); err != nil {
 				t.Fatal(err)
 			}
-			cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", "trap 'kill ${!:-} 2>/dev/null || true' EXIT\n"+onFreePorts(t, text))
-			cmd.Dir = dir
-			cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(path)+string(filepath.ListSeparator)+os.Getenv("PATH"))
-			cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-			cmd.WaitDelay = 10 * time.Second
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Errorf("%v", err)
-			}
-			rest := string(out)
-			for _, want := range o.prints {
-				_, after, found := strings.Cut(rest, want)
-				if !found {
-					t.Fatalf("%q does not follow in:\n%s", want, out)
-				}
-				rest = after
-			}
+			printsInOrder(t, dir, path, o.prints, "-euo", "pipefail", "-c", "trap 'kill ${!:-} 2>/dev/null || true' EXIT\n"+onFreePorts(t, text))
 		})
 	}
 }

@@ -44,9 +44,21 @@ func TestQuickStart(t *testing.T) {
 			script.WriteString(b.Text)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), "bash", "-c", script.String())
+	printsInOrder(t, dir, path, []string{
+		"4 records acknowledged", "orders.yaml: valid: hub orders",
+		`error="column total: body.total: is missing"`, "events=4 dead_letters=1",
+		"PARTITION  SEQUENCE  KEY", "A-3", "1 applied, 0 failed again", "no dead letters",
+		"2000 records acknowledged", "POSITION  LAG", "Nothing lost, nothing duplicated",
+	}, "-c", script.String())
+}
+
+// printsInOrder runs bash in a directory, with the program in its path, and checks that it succeeds
+// and prints these texts, one after the other.
+func printsInOrder(t *testing.T, dir, program string, texts []string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(path)+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(program)+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
@@ -54,12 +66,7 @@ func TestQuickStart(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	rest := string(out)
-	for _, want := range []string{
-		"4 records acknowledged", "orders.yaml: valid: hub orders",
-		`error="column total: body.total: is missing"`, "events=4 dead_letters=1",
-		"PARTITION  SEQUENCE  KEY", "A-3", "1 applied, 0 failed again", "no dead letters",
-		"2000 records acknowledged", "POSITION  LAG", "Nothing lost, nothing duplicated",
-	} {
+	for _, want := range texts {
 		_, after, found := strings.Cut(rest, want)
 		if !found {
 			t.Fatalf("%q does not follow in:\n%s", want, out)
